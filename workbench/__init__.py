@@ -9,6 +9,7 @@ user interface.
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from workbench._on_torch import register_backend
@@ -159,13 +160,19 @@ displays.provide(
 )
 
 
+# Two threads that import the same modules from two ends get halves of them.
+_loading = threading.RLock()
+
+
 def __getattr__(name: str) -> Any:
     if name not in LATER:
         raise AttributeError(
             f"module 'workbench' has no attribute {name!r}; it has {', '.join(__all__)}"
         )
     module, attribute = LATER[name]
-    result = globals()[name] = getattr(importlib.import_module(f"workbench.{module}"), attribute)
+    with _loading:
+        loaded = importlib.import_module(f"workbench.{module}")
+    result = globals()[name] = getattr(loaded, attribute)
     return result
 
 

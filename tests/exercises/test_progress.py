@@ -60,7 +60,7 @@ def test_an_error_in_what_the_reader_wrote_is_a_finding() -> None:
     def raises() -> None:
         raise ValueError("no such chunk")
 
-    verdict = wb.grade("01.4", raises)
+    verdict = wb.grade("01.4", (raises, 1))
     assert not verdict.solved and [one.what for one in verdict.findings] == ["what you wrote runs"]
 
 

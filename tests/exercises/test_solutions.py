@@ -32,7 +32,7 @@ def numbers(right: Any) -> list[float]:
 def numbers_in(text: str) -> list[float]:
     plain = re.sub(r"(?<=\d)(?:,|\{,\})(?=\d{3})", "", text)
     named = [float(at) for at, word in enumerate(WORDS) if re.search(rf"\b{word}\b", plain.lower())]
-    shares = [float(over) / float(under) for over, under in SHARE.findall(plain)]
+    shares = [float(over) / float(under) for over, under in SHARE.findall(plain) if float(under)]
     return [*named, *shares, *map(float, NUMBER.findall(plain))]
 
 

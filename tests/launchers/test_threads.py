@@ -21,6 +21,7 @@ OF_RANKS = (
     "process_group/work.py",
     "transports/alarm_lines.py",
     "transports/gloo.py",
+    "transports/joining.py",
     "transports/mpi_job.py",
     "transports/meeting_place.py",
     "attaching/device_time.py",

@@ -20,6 +20,7 @@ from tests.live import crowding
 from tests.pairwise import first
 from tests.processes import run, values
 from workbench.messaging.watchdog import Patience, Watch
+from workbench.recording.recorder import Recorder
 from workbench.transports.peer_page import Board, Peer
 
 LOST = 1.0  # seconds until survivors know that a rank was killed
@@ -293,10 +294,11 @@ def test_a_message_that_came_just_before_its_sender_ended_is_taken() -> None:
     peers[1].lost = True
     watch = Watch(0, peers, Board.create(2), 10**9, None)
     last: Any = _LastWord()
-    watch.wait(last, 1, None, "a test")  # type: ignore[arg-type]
+    lane = Recorder.off(0).lane("comm")
+    watch.wait(last, 1, lane, "a test")
     last.asked = -1
     with pytest.raises(wb.PeerLost):
-        watch.wait(last, 1, None, "a test")  # type: ignore[arg-type]
+        watch.wait(last, 1, lane, "a test")
 
 
 def test_a_rank_that_ends_just_as_its_time_is_over_is_lost_and_not_silent() -> None:
@@ -307,7 +309,7 @@ def test_a_rank_that_ends_just_as_its_time_is_over_is_lost_and_not_silent() -> N
         pids = (os.getpid(), child.pid)
         peers = [Peer(rank, pids[rank], "", boards[rank]) for rank in (0, 1)]
         watch = Watch(0, peers, boards[0], 1, None)
-        patience = Patience(watch, 1, None, "a test")  # type: ignore[arg-type]
+        patience = Patience(watch, 1, Recorder.off(0).lane("comm"), "a test")
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         patience.look()

@@ -28,11 +28,7 @@ from workbench.views.pages.link_facts import Level, levels_of_spec, link_notes, 
 from workbench.views.scenes import RunRecord, facts_of, name_of_code
 
 _NOW = {name: at for at, name in enumerate(NOW_SCHEMA)}
-_LANE_NOW = (
-    "rank lane kind peer group collective algorithm op step chunk dtype shape".split()
-)  # as they are
-
-
+_LANE_NOW = "rank lane kind peer group collective algorithm op step chunk dtype shape".split()
 MOST_SENDS = 16  # ranks: of more, pages are not told which chunks each sends
 MOST_COUNTED = 256  # ranks: of more, numbers that are counted in a schedule are left out
 MOST_WALKED = 64  # ranks: of more, numbers that have no formula are not counted

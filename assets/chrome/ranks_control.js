@@ -5,7 +5,7 @@
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("./stage.js").Look} Look
  */
-import { MOTIONS, fittedMotion, ranksWords, whyNot } from "../engine/actions.js";
+import { MOTIONS, fittedMotion, measuredCall, ranksWords, whyNot } from "../engine/actions.js";
 import { refreshRankMenu } from "./rank_menu.js";
 import { piece } from "./targets.js";
 import { grouped } from "../engine/format.js";
@@ -59,15 +59,10 @@ export function ranksControl(body, stage) {
     asked = performance.now();
     act("slow_motion", { factor });
   };
+  let measured = { key: "", motion: 1 };
   const fitted = () => {
-    const head = stage.known.table.newest;
-    const call = head && stage.playback.open(head.key);
-    const flights = call?.flights ?? [];
-    return fittedMotion(
-      flights,
-      new Set(flights.map((f) => f.step)).size,
-      stage.known.control?.slow_motion ?? 1,
-    );
+    const flights = stage.playback.open(measured.key)?.flights ?? [];
+    return fittedMotion(flights, new Set(flights.map((f) => f.step)).size, measured.motion);
   };
   /** The factor may be one that another page or the program has set. @param {number} factor */
   const chosen = (factor) => {
@@ -96,6 +91,7 @@ export function ranksControl(body, stage) {
       body.title = why;
       if (why) answer.textContent = "";
       chosen(known.control?.slow_motion ?? 1);
+      measured = measuredCall(known, measured);
       refreshRankMenu(stage);
     },
   };

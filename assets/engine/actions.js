@@ -11,6 +11,7 @@
  */
 import { grouped } from "./format.js";
 import { generationsOf } from "./generations.js";
+import { heldWithin } from "./holds.js";
 import { isOver } from "./player.js";
 
 export const FACTORS = [1, 2, 4, 8]; // of a rank's computing
@@ -198,6 +199,19 @@ export function ranksWords(known) {
       : `held, ${control.standing.length} of ${run.ranks} ` +
           `${control.standing.length === 1 ? "stands" : "stand"}`;
   return control.slow_motion > 1 ? `slowed ×${grouped(control.slow_motion)}` : "full speed";
+}
+
+/**
+ * The call that tells how long transfers take, and the slow motion in which it ran: the newest one
+ * in which the reader did not hold the ranks; a hold is no part of a transfer.
+ * @param {Known} known
+ * @param {{key: string, motion: number}} before  the one until now
+ */
+export function measuredCall({ table, control }, before) {
+  const { newest } = table;
+  if (!newest || newest.key === before.key || heldWithin(table, newest.start, newest.end))
+    return before;
+  return { key: newest.key, motion: control?.slow_motion ?? 1 };
 }
 
 /**

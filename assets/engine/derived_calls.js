@@ -81,6 +81,7 @@ export class DerivedCalls {
       rows: complete ? rows : this.table.rows,
       sends: 1,
       complete,
+      failed: false,
       passages: [],
       parties: null,
       through: null,

@@ -322,6 +322,7 @@ export class Bursts extends DerivedCalls {
       rows,
       sends: messages.length,
       complete,
+      failed: false,
       passages: [],
       parties: null,
       through: null,

@@ -5,6 +5,7 @@ import {
   fittedMotion,
   linkNow,
   linksOf,
+  measuredCall,
   onlyWatches,
   ranksWords,
   typedValue,
@@ -13,9 +14,10 @@ import {
   whyNotThis,
   willDo,
 } from "../../assets/engine/actions.js";
+import { noteHold } from "../../assets/engine/holds.js";
 import { nothing, receive } from "../../assets/engine/page_state.js";
 import { recovered } from "./recovered.js";
-import { CONTROL, RUN, batch } from "./rows.js";
+import { CONTROL, RUN, batch, calls, tableOf } from "./rows.js";
 
 const link = {
   from: 0,
@@ -164,6 +166,22 @@ test("slow motion that fits: a call of about four seconds, whatever it was seen 
   );
   assert.equal(fittedMotion([{ start: 0, end: 9e9 }], 6, 1), 1);
   assert.equal(fittedMotion([], 0, 1), 1000);
+});
+
+test("what a fit goes by is a call in which the reader did not hold the ranks", () => {
+  const before = { key: "", motion: 1 };
+  const known = { ...heard(), table: tableOf(calls(2)), control: { ...control, slow_motion: 10 } };
+  const { table } = known;
+  const seen = measuredCall(known, before);
+  assert.deepEqual(seen, { key: table.newest.key, motion: 10 });
+  const faster = { ...known, control: { ...control, slow_motion: 1 } };
+  assert.equal(measuredCall(faster, seen), seen, "the slow motion in which it ran");
+  const middle = (table.newest.start + table.newest.end) / 2;
+  noteHold(table, true, middle);
+  assert.equal(measuredCall(known, before), before, "a call that was under way");
+  noteHold(table, false, middle + 5e9);
+  assert.equal(measuredCall(known, before), before, "after it, too");
+  assert.equal(measuredCall({ ...heard(), table: tableOf([]) }, seen), seen);
 });
 
 test("all links of few ranks, of many those that were seen or are emulated", () => {

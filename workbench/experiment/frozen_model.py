@@ -122,14 +122,18 @@ class Fixed(dict[Any, Any]):
         return Fixed, (dict(self),)
 
 
+MOST = 50  # problems that an error names: each costs a search for the nearest name
+
+
 def explain(record: type[BaseModel], error: ValidationError) -> SpecError:
-    """Return pydantic's findings as one SpecError, with a problem for each."""
-    result = [
-        one for about in error.errors(include_url=False) for one in _problems(record, dict(about))
-    ]
+    """Return pydantic's findings as one SpecError, with a problem for each of the first."""
+    errors = error.errors(include_url=False)
+    result = [one for about in errors[:MOST] for one in _problems(record, dict(about))]
     if len(result) == 1:
         return SpecError(problems=result)
     lines = "\n  ".join(map(str, result))
+    if len(errors) > MOST:
+        lines += f"\n  and {len(errors) - MOST:,} more"
     return SpecError(f"this {record.__name__} cannot be:\n  {lines}", problems=result)
 
 

@@ -136,7 +136,8 @@ def test_a_page_without_a_run_is_told_so() -> None:
     other, _ = join(Loaded(Store.from_frame(training(1))))
     assert set(other.headers[0]) == set(client.last)
     assert set(other.last["counters"]) == set(client.last["counters"])
-    assert set(other.headers[0]["run"]) == set(client.last["run"])
+    more = {"bottleneck"}  # once it is known where a run's time went
+    assert set(other.headers[0]["run"]) - more == set(client.last["run"])
 
 
 # ---- time

@@ -205,14 +205,14 @@ def test_if_all_fail_waiting_raises() -> None:
 
 def test_what_only_starting_finds_out_is_of_one_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["workbench.runs.run"]  # the package's own ``run`` is the function
-    start = module.run
+    start = module.start
 
     def refuses(exp: wb.Experiment) -> wb.Run:
         if exp.ranks == 3:
             raise OSError("no room")
         return start(exp)
 
-    monkeypatch.setattr(module, "run", refuses)
+    monkeypatch.setattr(module, "start", refuses)
     both = wb.compare({"refused": NAIVE, "runs": RING}).wait(60)
     assert [one.state for one in both.trials] == ["failed", "finished"]
     assert "no room" in both.trials[0].error

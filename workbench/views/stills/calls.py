@@ -127,7 +127,7 @@ def _lanes(call: _Call, at: int) -> Lanes:
     """Return what each rank sent and how long it waited in the whole call."""
     p, start = pl.col, int(call.facts["start_ns"])
     whole = max(1, int(call.facts["end_ns"]) - start)
-    chunks = call.flights.group_by("rank", "peer", "step", "chunk").agg(
+    chunks = call.flights.group_by("rank", "peer", "step", "chunk", maintain_order=True).agg(
         p("start_ns").min(), p("end_ns_there").max().alias("end_ns")
     )
     waits = call.rows.filter(p("kind") == "wait")
@@ -212,7 +212,7 @@ def _busiest_of(calls: Sequence[_Call]) -> tuple[int, int, int]:
         call.flights.select("start_ns", "end_ns_there", "rank", "peer", call=pl.lit(at))
         for at, call in enumerate(calls)
     )
-    links = whole.group_by("call", "rank", "peer").all()
+    links = whole.group_by("call", "rank", "peer", maintain_order=True).all()
     return _busiest(
         [
             (np.array(starts), np.array(ends))
@@ -270,7 +270,7 @@ def _busiest(
             np.sort(end), middles, "right"
         )
         busy, flights = busy + (load > 0), flights + load
-    best = np.lexsort((flights, -busy))[0]
+    best = np.lexsort((middles, flights, -busy))[0]  # of equal ones the first
     return int(busy[best]), -int(flights[best]), int(middles[best])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,4 +221,22 @@ def test_a_picture_that_no_page_loads_is_missed_until_one_does(
     picture._handle_line(None, {"type": "there"}, [])
     assert turns == [True, False] and not picture.absent.value
     assert not heard, "it is no message to the picture's owner"
+    picture.close()
+
+
+class _TooLate(threading.Event):
+    """A page's answer that comes just as the time for it is over."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.set()
+        return False
+
+
+def test_a_page_that_comes_just_as_its_time_is_over_has_its_picture() -> None:
+    picture, turns = widget.Picture(), list[bool]()
+    picture._is_met = _TooLate()
+    picture.await_page(lambda: turns.append(picture.is_missed))
+    name = "workbench waits for a page"
+    until(lambda: all(one.name != name for one in threading.enumerate()), 5)
+    assert picture._is_met.is_set() and not picture.is_missed and turns == []
     picture.close()

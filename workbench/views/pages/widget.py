@@ -51,6 +51,7 @@ class Picture(anywidget.AnyWidget):
 
     def __init__(self) -> None:
         self._sending, self._is_met = threading.Lock(), threading.Event()
+        self._settling = threading.RLock()
         self.is_missed = False  # no page has loaded it, though there was time
         self.absent = ipywidgets.HTML()  # a sentence that says so
         self._turn: Callable[[], None] = lambda: None
@@ -61,8 +62,7 @@ class Picture(anywidget.AnyWidget):
 
     def _handle_line(self, _: object, content: Any, buffers: list[Any]) -> None:
         self._is_met.set()
-        if self.is_missed:
-            self._miss(False)
+        self._settle()
         if not isinstance(content, dict) or content.get("type") != "there":
             self._handle_custom_msg(content, buffers)
 
@@ -75,15 +75,22 @@ class Picture(anywidget.AnyWidget):
 
         def wait() -> None:
             if not self._is_met.wait(LATE_SECONDS):
-                self._miss(True)
+                self._settle()
 
         self._turn = turn
         threads.start(wait, "workbench waits for a page", stop=self._is_met.set)
 
-    def _miss(self, is_missed: bool) -> None:
-        self.is_missed = is_missed
-        self.absent.value = f"<p>{ABSENT}</p>" if is_missed else ""
-        self._turn()
+    def _settle(self) -> None:
+        """Show the sentence or the picture, whichever is right now: a page may come just as the
+        time for it is over.
+        """
+        with self._settling:
+            is_missed = not self._is_met.is_set()
+            if is_missed == self.is_missed:
+                return
+            self.is_missed = is_missed
+            self.absent.value = f"<p>{ABSENT}</p>" if is_missed else ""
+            self._turn()
 
     def send(self, content: Any, buffers: Any = None) -> None:
         """Send a message to every page that shows it: the feed's thread does, and who answers."""

@@ -38,11 +38,14 @@ def test_comes_last():
 
 def test_a_test_that_fails_in_its_middle_leaves_nothing_and_fails_no_other(tmp_path: Path) -> None:
     (tmp_path / "test_leavers.py").write_text(LEAVERS)
+    # A test run of its own, which the processes of this one are none of.
+    marks = "WORKBENCH_TEST_RUN", "PYTEST_XDIST_WORKER"
+    others = {name: value for name, value in os.environ.items() if name not in marks}
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "tests.conftest", "-p", "no:nbval"]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "test_leavers.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**others, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=3 * PATIENCE,

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tests.synthetic import loss_row, table
-from workbench.analysis.arrivals import FAILED, arrivals, is_late, own_lateness
+from workbench.analysis.arrivals import FAILED, MOST, arrivals
 from workbench.analysis.bottleneck import find
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
@@ -78,12 +78,25 @@ def test_lateness_that_is_handed_on_is_not_ones_own() -> None:
     assert (call["last"], call["late_ms"], call["own_ms"]) == (2, 20, 0)
 
 
-def test_the_rule_for_one_call() -> None:
-    assert own_lateness(200, 205, 5) == 200 and own_lateness(20, 0.4, 0.3) == pytest.approx(0.1)
-    assert own_lateness(20, 5, 300) == 0
-    assert is_late({0: 0, 1: 200, 2: 3}, {0: 5, 1: 205, 2: 8}) == 1
-    assert is_late({0: 0, 1: 5, 2: 10}, {0: 0.4, 1: 0.4, 2: 0.4}) == -1
-    assert is_late({4: 0}, {4: 9}) == -1
+@pytest.mark.parametrize(
+    ("late", "free", "others_free", "own"),
+    [(200, 205, 5, 200), (20, 0.4, 0.3, 0.1), (20, 5, 300, 0), (5, 0.4, 0.4, 0)],
+)
+def test_the_rule_for_one_call(late: float, free: float, others_free: float, own: float) -> None:
+    came = {0: 1_000.0, 2: 1_000.0, 1: 1_000.0 + late}
+    ended = {rank: at - (free if rank == 1 else others_free) for rank, at in came.items()}
+    calls = [
+        {rank: (0.0, at) for rank, at in ended.items()},
+        {rank: (at, 1_300.0) for rank, at in came.items()},
+    ]
+    (_, call) = arrivals(spans(calls).events).rows(named=True)
+    assert (call["last"], call["late_ms"]) == (1, pytest.approx(late))
+    assert call["own_ms"] == pytest.approx(own, abs=1e-5)
+    assert (call["own_ms"] >= MOST * call["late_ms"]) == (own == late)
+
+
+def test_a_call_of_one_rank_has_none_that_is_late() -> None:
+    assert arrivals(spans([{4: (0.0, 9.0)}]).events).is_empty()
 
 
 @pytest.mark.parametrize(("collective", "waits"), [("broadcast", [1, 2]), ("reduce", [0])])
@@ -129,7 +142,7 @@ def test_nothing_is_advised_where_most_of_the_time_is_unknown() -> None:
 
 
 def test_an_operation_within_a_backward_pass_is_communication_and_its_late_rank_is_named() -> None:
-    """What a profiler records: the backward pass of a rank lasts until its operation has ended."""
+    """A profiler records a rank's backward pass until the operation in it has ended."""
     calls, rows = [], []
     for at in range(6):
         start = 100.0 * at

@@ -14,7 +14,7 @@ TINY = wb.Experiment(task="mlp_layers", ranks=1, iterations=1, batch_size=4, thr
 
 
 def descriptors() -> Counter[str]:
-    """What this process has open, by kind."""
+    """Return the open descriptors of this process, by kind."""
     kinds = Counter[str]()
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"

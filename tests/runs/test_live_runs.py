@@ -36,7 +36,7 @@ def test_live_runs_are_listed_with_how_to_end_them() -> None:
 
 
 class Middle(Exception):
-    """What a body raises."""
+    """Raised by the body of a block."""
 
 
 @pytest.mark.parametrize("raises", [False, True])

@@ -1,19 +1,14 @@
 """Arrivals: which rank comes last to a collective, how late it is, and how much of that is its own.
 
 A rank is late only if it had time to be there. One whose previous call has just ended was kept by
-that call: a slow link staggers the ranks of a ring, and nobody is slow. So
+that call: a slow link staggers the ranks of a ring, and no rank is slow. So
 
     late   how long after the last but one it came: for so long all others wait for it alone
     free   since its previous call began or ended, whichever was later: its own time
     own    min(late, free - median of the others' free): how much longer it took than they did
-
-``own_lateness`` is the rule, for one call; ``arrivals`` are the same numbers for all calls.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from statistics import median
 
 import polars as pl
 
@@ -21,7 +16,7 @@ from workbench.recording.events import FAILED
 
 NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
 CALL = ("generation", "group", "op")  # what makes a call one call, on all of its ranks
-MOST = 0.5  # of a lateness: whoever has caused so much of it is late
+MOST = 0.5  # of a lateness: a rank that has caused so much of it is late
 # Operations that no rank ends before all have come: their spans alone tell who waits.
 MEETINGS = ("all_reduce", "barrier", "all_gather", "reduce_scatter", "all_to_all")
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
@@ -32,27 +27,6 @@ p = pl.col
 def spoken(collective: str) -> str:
     """Return an operation's name in a sentence: "all-reduce"."""
     return collective.replace("_", "-")
-
-
-def own_lateness(late: float, free: float, others_free: float) -> float:
-    """Return how much of ``late`` is the rank's own doing; all in one unit of time.
-
-    ``free``: for how long it had been outside of calls; ``others_free``: the others' median.
-    """
-    return max(0.0, min(late, free - others_free))
-
-
-def is_late(starts: Mapping[int, float], free: Mapping[int, float]) -> int:
-    """Return the rank that is late in a call, -1 if none is: the last, if most of that is its own.
-
-    ``starts``: when each rank came; ``free``: for how long it had been outside of calls by then.
-    """
-    if len(starts) < 2:
-        return -1
-    *_, before, last = sorted(starts, key=lambda rank: starts[rank])
-    late = starts[last] - starts[before]
-    others = median(free[rank] for rank in starts if rank != last)
-    return last if late > 0 and own_lateness(late, free[last], others) >= MOST * late else -1
 
 
 def parts(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:

@@ -17,12 +17,7 @@ import polars as pl
 from workbench.analysis.arrivals import MOST, arrivals, spoken
 from workbench.analysis.servers import SERVED
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
-from workbench.common.units import (
-    bytes_per_second,
-    counted,
-    duration_ns,
-    print_size,
-)
+from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
 from workbench.experiment.stored import settings
 
 LITTLE = 0.15  # of the time: what costs less is no bottleneck

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import torch
 from safetensors.torch import save
 
 import workbench as wb
-from tests.fuzz.made_up import damaged, value
+from tests.fuzz.made_up import damaged, json_text, put_no_file, value
 from tests.fuzz.recordings import NUMBERS
 
 EXPERIMENT: dict[str, Any] = {
@@ -27,6 +25,7 @@ EXPERIMENT: dict[str, Any] = {
     "iterations": 6,
 }
 NAME = "iteration-00000004"
+LONGEST = '{"iteration": {}}'  # {}: its digits
 INSTEAD = ("fifo", "folder", "loop", "nothing")  # of a file
 Case = dict[str, bytes | str]  # name -> its bytes, or what is there instead
 
@@ -38,7 +37,7 @@ def checkpoint(chance: random.Random) -> Case:
         values = {"history": {"sizes": [[0, 8]]}, "step": [1]}
         own: Any = {"values": values, "tensors": {"model.w": [8, [[4 * rank, 4 * rank + 4]]]}}
         own |= {"per_rank": []}
-        files[f"rank-{rank:04d}.json"] = _text(_altered(own, chance, 0.3))
+        files[f"rank-{rank:04d}.json"] = json_text(_altered(own, chance, 0.3), LONGEST)
         tensors = save({"model.w": torch.zeros(4, 16)})
         files[f"rank-{rank:04d}.safetensors"] = (
             damaged(tensors, chance) if chance.random() < 0.2 else tensors
@@ -47,7 +46,7 @@ def checkpoint(chance: random.Random) -> Case:
     manifest: Any = {"format": 1, "iteration": 4, "ranks": 2, "present": [0, 1], "spec": spec}
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}  # type: ignore[arg-type]
     manifest |= {"per_rank": [], "files": sums}
-    data = _text(_altered(manifest, chance, 0.5))
+    data = json_text(_altered(manifest, chance, 0.5), LONGEST)
     if chance.random() < 0.15:
         data = chance.choice(
             (b"", b"[" * 200_000, b'{"a":' * 100_000, b"null", damaged(data, chance))
@@ -64,15 +63,10 @@ def write(files: Case, folder: Path) -> dict[str, Any]:
     place.mkdir(parents=True)
     for name, data in files.items():
         path = place / name
-        match data:
-            case bytes():
-                path.write_bytes(data)
-            case "fifo":
-                os.mkfifo(path)
-            case "folder":
-                path.mkdir()
-            case "loop":
-                path.symlink_to(path.name)
+        if isinstance(data, bytes):
+            path.write_bytes(data)
+        else:
+            put_no_file(path, data)
     return EXPERIMENT | {"resume": str(folder)}
 
 
@@ -89,10 +83,3 @@ def _altered(tree: Any, chance: random.Random, often: float) -> Any:
         node = node[key]
     node[key] = chance.choice(NUMBERS) if chance.random() < 0.7 else value(chance)
     return tree
-
-
-def _text(tree: Any) -> bytes:
-    try:
-        return json.dumps(tree).encode()
-    except ValueError:  # a number of 5,000 digits
-        return b'{"iteration": ' + b"9" * 5_000 + b"}"

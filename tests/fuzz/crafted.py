@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.fuzz import checkpoints, prices, recordings, saved_runs
 from tests.fuzz.family import Family
+from tests.fuzz.made_up import json_text
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 
@@ -116,7 +117,7 @@ def _warm(opener: saved_runs.Opener, place: Path) -> None:
     """Have everything imported that a server has used before."""
     for name, make in recordings.TEXTS.items():
         path = place / name
-        path.write_bytes(recordings._text(make(random.Random(0))))
+        path.write_bytes(json_text(make(random.Random(0)), recordings.LONGEST))
         assert "read" in opener.ask("recording", str(path))["answer"], name
         path.unlink()
     for strategy, task, _ in LOOKS:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 NASTY: tuple[Any, ...] = (
@@ -125,3 +127,24 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
             case 6:
                 del changed[at:]
     return bytes(changed)
+
+
+def json_text(tree: Any, otherwise: str) -> bytes:
+    """Return the tree as JSON; if Python prints no number so long, 5,000 digits after
+    ``otherwise``, which names the place for them with {}.
+    """
+    try:
+        return json.dumps(tree).encode()
+    except ValueError:
+        return otherwise.replace("{}", "9" * 5_000).encode()
+
+
+def put_no_file(path: Path, what: str) -> None:
+    """Put a pipe, a folder or a link to itself where a file is expected."""
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "loop":
+            path.symlink_to(path.name)

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.made_up import damaged
+from tests.fuzz.made_up import damaged, put_no_file
 from workbench.common.errors import WorkbenchError
 from workbench.recording.events import SEND
 from workbench.recording.recorder import Recorder
@@ -66,12 +66,8 @@ def spoil(folder: Path, deed: Deed) -> None:
     if what in ("missing", "fifo", "folder", "loop"):
         path.unlink()
     match what:
-        case "fifo":
-            os.mkfifo(path)
-        case "folder":
-            path.mkdir()
-        case "loop":
-            path.symlink_to(path.name)
+        case "fifo" | "folder" | "loop":
+            put_no_file(path, what)
         case "cut":
             os.truncate(path, value)
         case "beside":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -335,8 +336,45 @@ def test_a_checkpoint_that_fails_leaves_nothing_and_the_first_rank_hears_of_it(
     savers[1].write(1, [0, 1], 2, lambda *_: None)
     until(lambda: whole, what="the end of rank 0's wait")
     assert whole == [False] and not [*tmp_path.iterdir()]
-    assert savers[0].problem.startswith("checkpoint after iteration 7: ")
-    assert "rank 1 did not write its files" in savers[0].problem
+    assert savers[0].problem == ""
+    assert savers[1].problem.startswith("checkpoint after iteration 7: ")
+    assert "JSON serializable" in savers[1].problem
+
+
+def test_the_rank_that_failed_first_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0's disk is full; it removes the folder into which rank 1 is still writing, or which it
+    makes anew.
+    """
+    plan = wb.Checkpoint(folder=str(tmp_path), every=1, background=False)
+    exp = wb.Experiment(ranks=2, checkpoint=plan, timeout="1 h")
+    savers = [Saver(exp, "run", Recorder.off(rank), torch.device("cpu")) for rank in (0, 1)]
+    parts = Parts(equal=True)
+    parts.keep("model", torch.nn.Linear(3, 3))
+
+    def saves(rank: int, iteration: int) -> None:
+        savers[rank].save(parts, iteration, {})
+        savers[rank].write(rank, [0, 1], 2, lambda *_: None)
+
+    def full(path: Path, tensors: Mapping[str, torch.Tensor]) -> tuple[int, str]:
+        if path.name == "rank-0000.safetensors":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        (number, sha), _ = write(path, tensors), saves(0, 7)
+        return number, sha
+
+    monkeypatch.setattr(saver_module, "write", full)
+    saves(1, 7)
+    assert savers[0].problem == "checkpoint after iteration 7: [Errno 28] No space left on device"
+    assert savers[1].problem == "" and not [*tmp_path.iterdir()]
+    monkeypatch.setattr(saver_module, "write", write)
+    saves(1, 7)
+    assert [one.name for one in tmp_path.iterdir()] == [f".{name_of(7)}.run.part"]
+    savers[1].plan = savers[0].plan = plan.model_copy(update={"background": True})
+    saves(0, 8)
+    saves(1, 8)
+    until((tmp_path / name_of(8) / MANIFEST).exists)
+    assert [one.name for one in tmp_path.iterdir()] == [name_of(8)]
 
 
 def test_what_a_slow_disk_has_still_to_write_is_not_overwritten(

@@ -71,6 +71,10 @@ class Manifest:
         return sum((self.path / name).stat().st_size for name in self.files)
 
 
+class AnotherRankFailed(CheckpointError):
+    """A rank could not write its files; its own error says why."""
+
+
 def part_of(folder: Path, iteration: int, run: str) -> Path:
     """Return the folder in which a run writes a checkpoint, until it is whole."""
     return folder / f".{name_of(iteration)}.{run}.part"
@@ -81,6 +85,19 @@ def discard(part: Path) -> None:
     for the next one too.
     """
     shutil.rmtree(part, ignore_errors=True)
+
+
+def give_up(part: Path, rank: int) -> None:
+    """Remove a rank's files, and leave word for the first rank, which waits for them."""
+    with contextlib.suppress(OSError):
+        (part / tensors_of(rank)).unlink(missing_ok=True)
+        (part / _failed(rank)).touch()
+        return
+    discard(part)  # not even an empty file: the first rank finds the folder gone
+
+
+def _failed(rank: int) -> str:
+    return f"rank-{rank:04d}.failed"
 
 
 def write_json(path: Path, values: Any) -> str:
@@ -105,15 +122,17 @@ def commit(
     """Make a checkpoint of ``part`` once all ranks' files are in it, and remove the oldest ones.
     ``abandoned``: whether one of them will never come.
 
-    Returns its folder. Raises CheckpointError where a rank's files do not come in time, OSError.
+    Returns its folder. Raises AnotherRankFailed, OSError, CheckpointError where a rank's files do
+    not come in time.
     """
     target = part.parent / name_of(described["iteration"])
     files, per_rank = dict[str, str](), set[str]()
     for rank in described["present"]:
         path = part / values_of(rank)
         while not path.exists():
-            if abandoned() or time.monotonic() > deadline or not part.exists():
-                raise CheckpointError(
+            failed = (part / _failed(rank)).exists() or not part.exists()
+            if failed or abandoned() or time.monotonic() > deadline:
+                raise (AnotherRankFailed if failed else CheckpointError)(
                     f"the checkpoint after iteration {described['iteration']} is not whole: "
                     f"rank {rank} did not write its files. The one before it is untouched."
                 )

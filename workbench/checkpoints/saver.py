@@ -16,7 +16,16 @@ from typing import Any
 import torch
 
 from workbench.checkpoints import random_state
-from workbench.checkpoints.folder import commit, discard, part_of, tensors_of, values_of, write_json
+from workbench.checkpoints.folder import (
+    AnotherRankFailed,
+    commit,
+    discard,
+    give_up,
+    part_of,
+    tensors_of,
+    values_of,
+    write_json,
+)
 from workbench.checkpoints.parts import Parts, Snapshot
 from workbench.checkpoints.tensor_file import write
 from workbench.common.errors import WorkbenchError
@@ -51,7 +60,8 @@ class Saver:
         self._copied: tuple[int, Snapshot] | None = None
         self._thread: threading.Thread | None = None
         self._abandoned = threading.Event()
-        self.problem = ""  # the last one
+        self._discarded: Path | None = None  # another rank may have made it anew since
+        self.problem = ""  # the last one of this rank's own
 
     def due(self, iteration: int) -> bool:
         """Return whether a checkpoint is written after so many iterations unasked."""
@@ -138,13 +148,23 @@ class Saver:
         self, rank: int, present: Sequence[int], ranks: int, snapshot: Snapshot, iteration: int
     ) -> bool:
         """Write this rank's files; the first rank waits for the others'. Returns success."""
+        part, first = part_of(self._folder, iteration, self._run), rank == present[0]
+        if self._discarded is not None:
+            discard(self._discarded)
         try:
             self._write(rank, snapshot, iteration)
-            if rank == present[0]:
+            if first:
                 self._commit(present, ranks, iteration)
         except (OSError, KeyError, TypeError, ValueError, WorkbenchError) as error:
-            discard(part_of(self._folder, iteration, self._run))
-            self.problem = f"checkpoint after iteration {iteration}: {error}"
+            # The first rank removes what another waits to write into: that is no cause.
+            removed = isinstance(error, FileNotFoundError) and self._folder.exists()
+            if not removed and not isinstance(error, AnotherRankFailed):
+                self.problem = f"checkpoint after iteration {iteration}: {error}"
+            if first:
+                self._discarded = part
+                discard(part)
+            else:
+                give_up(part, rank)
             self._mark("checkpoint", now(), "failed", iteration)
             return False
         return True

@@ -137,6 +137,28 @@ def test_all_threads_of_the_driver_end_before_it() -> None:
     assert places == []
 
 
+def test_a_thread_that_a_ctrl_c_has_not_seen_begin_ends_before_the_interpreter(
+    tmp_path: Path,
+) -> None:
+    """``Thread.start`` waits until the thread has begun: on busy cores a Ctrl-C comes meanwhile."""
+    text = """
+import os, signal, threading, time
+from workbench.common import threads
+class Slow(threading.Thread):
+    def _bootstrap_inner(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        super()._bootstrap_inner()
+threading.Thread = Slow
+def work():
+    time.sleep(0.1)
+    print("whole", flush=True)
+threads.start(work, "of a test")
+"""
+    code, out, err = ends(tmp_path, text)
+    assert (code, out) == (-signal.SIGINT, "whole\n") and "KeyboardInterrupt" in err
+
+
 def test_a_ctrl_c_while_a_module_is_imported_does_not_reach_into_it(tmp_path: Path) -> None:
     """polars, in Rust, panics of it, and the process does not end as one that was interrupted."""
     (tmp_path / "takes_long.py").write_text(

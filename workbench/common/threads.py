@@ -61,7 +61,6 @@ def start(
     _native.difference_update([one for one in [*_native] if not _is_there(one)])
     try:
         thread.start()
-        _native.add(thread.native_id or 0)
     except RuntimeError as error:  # there are too many threads, or the interpreter is at its end
         _running.pop(thread, None)
         raise NoThread(
@@ -110,6 +109,8 @@ def _tell(chosen: Callable[[_Task], bool]) -> None:
 
 
 def _do(work: Callable[[], object]) -> None:
+    # Not in ``start``: a Ctrl-C may end its wait until the thread has begun.
+    _native.add(threading.get_native_id())
     try:
         work()
     except Exception:
@@ -132,7 +133,7 @@ def _end() -> None:
     for end in ends:
         end()
     start, pause = time.monotonic(), 0.001
-    while any(_is_there(one) for one in [*_native]):
+    while any(one.ident is None for one in [*_running]) or any(map(_is_there, [*_native])):
         waited = time.monotonic() - start
         if waited > LONGEST:
             return

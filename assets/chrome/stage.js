@@ -87,7 +87,7 @@ export class Stage {
     this.playback = new Playback(this);
     this.feed = feedView(this.$(".wb-feed"), this);
     this.bar = new TimeBar(this.$(".wb-time"), this);
-    this.tools = new Tools(this);
+    this.tools = new Tools(this, model.openTab);
     this.trials = new RankTrials(this);
     this.moment = momentOfAddress(location.hash); // that the page was opened at
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];

@@ -18,8 +18,6 @@ import {
 } from "./sharing.js";
 
 const SAID_MS = 6000; // so long an answer stays
-const TAB_COMMAND = "notebook:create-output-view"; // JupyterLab's
-const OPENS_MS = 300; // its menu takes so long at most
 
 const icon = (/** @type {string} */ path) =>
   `<svg viewBox="0 0 16 16" width="14" height="14" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true"><path d="${path}"/></svg>`;
@@ -39,31 +37,14 @@ const SHARES = [
   ["gif", "This call, moving: GIF", ""],
 ];
 
-/**
- * Ask JupyterLab to show the output of a cell in a tab of its own, through the menu of that output: a
- * page has no other way to its commands. Return whether its menu has it.
- * @param {HTMLElement} root
- */
-async function openInTab(root) {
-  const output = root.closest(".jp-OutputArea-output");
-  if (!output) return false;
-  const { left, top } = output.getBoundingClientRect();
-  const at = { bubbles: true, cancelable: true, clientX: left + 2, clientY: Math.max(2, top + 2) };
-  output.dispatchEvent(new MouseEvent("contextmenu", { ...at, button: 2 }));
-  await new Promise((done) => setTimeout(done, OPENS_MS));
-  const item = document.querySelector(`.lm-Menu-item[data-command="${TAB_COMMAND}"]`);
-  if (!item) return false;
-  const box = item.getBoundingClientRect();
-  const on = { bubbles: true, cancelable: true, clientX: box.left + 5, clientY: box.top + 5 };
-  for (const name of ["pointermove", "mousemove", "pointerdown", "pointerup", "mouseup"])
-    item.dispatchEvent(new MouseEvent(name, { ...on, button: 0 }));
-  return true;
-}
-
 export class Tools {
-  /** @param {Stage} stage */
-  constructor(stage) {
+  /**
+   * @param {Stage} stage
+   * @param {(title: string) => Promise<boolean>} [openTab]  where the host has tabs (tab.js)
+   */
+  constructor(stage, openTab) {
     this.stage = stage;
+    this.openTab = openTab;
     this.body = stage.$(".wb-tools");
     this.body.innerHTML = HTML;
     this.menu = document.createElement("ul");
@@ -118,23 +99,23 @@ export class Tools {
     const [larger, full, tab] = this.buttons;
     larger.setAttribute("aria-pressed", String(screen.larger));
     full.setAttribute("aria-pressed", String(screen.full));
-    tab.hidden = !root.closest(".jp-Notebook .jp-OutputArea") || screen.full;
+    tab.hidden = !root.closest("#jp-main-dock-panel .jp-Notebook .jp-OutputArea") || screen.full;
   }
 
   /** @param {string} tool */
   #press(tool) {
-    const { screen, root } = this.stage;
+    const { screen } = this.stage;
     if (tool === "larger") screen.toggleLarger();
     if (tool === "full") void screen.toggleFull();
     if (tool === "share") this.open();
-    if (tool === "tab")
-      void openInTab(root).then(
-        (done) =>
-          done ||
-          this.say(
-            "Click beside the picture with the right button: Create New View for Cell Output.",
-          ),
-      );
+    if (tool === "tab") void this.#openTab();
+  }
+
+  async #openTab() {
+    const title = this.stage.known.run?.title || "Picture";
+    const done = await this.openTab?.(title).catch(() => false);
+    if (!done)
+      this.say("Click beside the picture with the right button: Create New View for Cell Output.");
   }
 
   /** From tool to tool by arrows. @param {KeyboardEvent} event */

@@ -10,6 +10,7 @@
  */
 
 import { moduleOf, named } from "./packed.js";
+import { openTab, reopenTab } from "./tab.js";
 
 const LATE_MS = 8000;
 const AGAIN_MS = 500;
@@ -40,9 +41,11 @@ function render({ model, el }) {
           send: (/** @type {any} */ message) => line.send(message),
           on,
           off,
+          openTab: (/** @type {string} */ title) => openTab(model, el, title),
         },
         el,
       });
+      void reopenTab(model, el);
       words.remove();
       clearTimeout(late);
     } catch (error) {

@@ -31,6 +31,12 @@ CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter((cell) => cell.model.type === "code")
   .map((cell) => [cell.model.executionCount, cell.model.outputs.toJSON()
     .filter((output) => output.output_type === "error").map((output) => output.ename)])"""
+CLOSE = """() => {
+  const panels = [...window.jupyterapp.shell.widgets("main")];
+  const notebook = panels.find((one) => one.node.classList.contains("jp-NotebookPanel"));
+  notebook.context.model.dirty = false;
+  notebook.close();
+}"""
 DARK = """() => window.jupyterapp.commands
   .execute("apputils:change-theme", { theme: "JupyterLab Dark" })"""
 LONG = """import workbench as wb
@@ -158,16 +164,6 @@ def test_ranks_obey_while_a_cell_awaits_them(lab: str, open_page: Open) -> None:
     before = known(stage, "counters")["iteration"]
     wait_for(lambda: known(stage, "counters")["iteration"] > before, "training goes on")
 
-    stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
-    docked = page.locator(".jp-LinkedOutputView .wb-stage")
-    docked.wait_for()
-    wait_for(lambda: known(docked, "counters")["iteration"] > before + 1, "it lives in its tab")
-    assert docked.get_by_role("button", name="Open in a tab of JupyterLab").count() == 0
-    page.locator(".lm-TabBar-tab", has_text="Output View").locator(
-        ".lm-TabBar-tabCloseIcon"
-    ).click()
-    assert stage.is_visible()
-
     open_scene(stage, "overview")
     kill_by_keyboard(page, stage, 2)
     wait_for(lambda: known(stage, "state") == "failed", "the failure")
@@ -250,6 +246,44 @@ def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: 
     stays_within(page, stage)
     stage.get_by_role("button", name="Stop").last.click()
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")
+
+
+def test_a_tab_of_jupyterlab_is_beside_the_notebook_and_outlives_a_reload(
+    lab: str, open_page: Open
+) -> None:
+    """It has the run's title, can be closed and opened again, and goes with its notebook."""
+    page = open_page(viewport={"width": 1440, "height": 900}).page
+    open_notebook(page, lab.format("long.ipynb"))
+    page.evaluate(RUN_ALL)
+    stage = first_stage(page)
+    tab = page.locator(".lm-TabBar-tab", has_text="Data parallel")
+    docked = page.locator(".wb-lab-tab .wb-stage")
+
+    def lives() -> None:
+        wait_for(lambda: calls(docked), "the run's calls in the tab")
+        panel = page.locator(".jp-NotebookPanel").bounding_box()
+        place = page.locator(".wb-lab-tab").bounding_box()
+        assert place["x"] >= panel["x"] + panel["width"], "it is to the right"
+        assert place["width"] > 0.9 * panel["width"] and place["height"] > 0.9 * panel["height"]
+        before = known(docked, "counters")["iteration"]
+        wait_for(lambda: known(docked, "counters")["iteration"] > before, "it lives in its tab")
+        assert docked.get_by_role("button", name="Open in a tab of JupyterLab").count() == 0
+
+    stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
+    lives()
+    page.evaluate(SAVE)
+    page.goto(page.url.partition("?")[0], wait_until="domcontentloaded")  # not &reset
+    first_stage(page)
+    lives()
+    tab.locator(".lm-TabBar-tabCloseIcon").click()
+    wait_for(lambda: docked.count() == 0, "the tab closed")
+    assert stage.is_visible()
+    stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
+    lives()
+    docked.get_by_role("button", name="Stop").last.click()
+    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")
+    page.evaluate(CLOSE)
+    wait_for(lambda: tab.count() == 0, "that it goes with its notebook")
 
 
 def test_a_line_to_the_kernel_that_breaks_is_mended(lab: str, open_page: Open) -> None:

@@ -134,7 +134,7 @@ def test_jupyterlab(lab: str, open_page: Open) -> None:
     wait_for(lambda: stages.count() == 2, "a second picture", 60)
     is_that_moment(stages.nth(1), moment)
     stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
-    docked = page.locator(".jp-LinkedOutputView .wb-stage")
+    docked = page.locator(".wb-lab-tab .wb-stage")
     docked.wait_for()
     is_over(docked)
     docked.focus()

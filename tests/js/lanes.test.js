@@ -115,6 +115,14 @@ test("the cell under the pointer is the one that is drawn there", () => {
   }
 });
 
+test("a cell has a width however narrow its place is: a tab as it opens", () => {
+  for (const chunks of [1, 4, 16, 32])
+    for (const width of [0, 60, 120, 200]) {
+      const { w, h } = cellBox(gridOf(4, chunks, width), 0, 0);
+      assert.ok(w >= 1 && h >= 1, `${chunks} chunks in ${width} px: ${w}`);
+    }
+});
+
 test("the matrix's height depends on the ranks alone, and stays low", () => {
   for (const n of [1, 2, 4, 8, 16, 64, 256]) assert.ok(matrixHeight(n) <= 340, `${n}`);
 });

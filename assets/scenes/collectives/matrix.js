@@ -52,7 +52,7 @@ export function gridOf(ranks, chunks, width) {
   const tail = width < 360 ? 78 : 176;
   const left = 26;
   const columns = Math.max(1, chunks);
-  const cw = Math.min(240, (width - left - tail) / columns);
+  const cw = Math.max(1, Math.min(240, (width - left - tail) / columns)); // 1: a tab being opened
   const rh = rowHeight(ranks);
   const strip = ranks > GLYPHS || columns > GLYPHS;
   const dx = strip ? 0 : cw > 14 ? 2 : 1;
@@ -66,7 +66,7 @@ export function gridOf(ranks, chunks, width) {
     top: HEAD,
     cw,
     rh,
-    cell: { w: strip ? cw : cw - 2 * dx, h: Math.max(1, rh - gap), dx },
+    cell: { w: strip ? cw : Math.max(1, cw - 2 * dx), h: Math.max(1, rh - gap), dx },
     tail: at,
     steps: { x: at + 16, bar: bars ? 34 : 0 },
     sent: { x: width - 96, bar: bars ? 50 : 0, end: width },

@@ -48,6 +48,7 @@ class Picture(anywidget.AnyWidget):
     source = traitlets.Instance(Source).tag(sync=True, **ipywidgets.widget_serialization)
     opens = traitlets.Unicode().tag(sync=True)  # the scene whose shape it has until rows come
     line = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
+    own = traitlets.Unicode().tag(sync=True)  # the name of its model: of a tab's second view
 
     def __init__(self) -> None:
         self._sending, self._is_met = threading.Lock(), threading.Event()
@@ -55,10 +56,14 @@ class Picture(anywidget.AnyWidget):
         self.is_missed = False  # no page has loaded it, though there was time
         self.absent = ipywidgets.HTML()  # a sentence that says so
         self._turn: Callable[[], None] = lambda: None
-        super().__init__(source=source(stage_module()), line=ipywidgets.Widget())
+        super().__init__(model_id=self.own, source=source(stage_module()), line=ipywidgets.Widget())
         self.line.on_msg(self._handle_line)
         for comm in (self.comm, self.line.comm):
             hear_at_once(comm)
+
+    @traitlets.default("own")
+    def _name(self) -> str:
+        return uuid.uuid4().hex
 
     def _handle_line(self, _: object, content: Any, buffers: list[Any]) -> None:
         self._is_met.set()

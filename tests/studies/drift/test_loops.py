@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
-from tests.studies.drift import loops
-from tests.studies.drift.loops import RIGHT, WRONG
+from tests.studies.drift.right_loops import RIGHT, adamw, clips, freezes_a_layer
+from tests.studies.drift.wrong_loops import (
+    WRONG,
+    adds_two_passes,
+    forgets_a_parameter,
+    weighs_ranks,
+)
 from workbench.studies.drift.drift import Report
 
 WAIT = 500  # seconds, on cores that are busy with something else
-FEW_RIGHT = (loops.clips, loops.adamw, loops.freezes_a_layer)
-FEW_WRONG = (loops.adds_two_passes, loops.forgets_a_parameter, loops.weighs_ranks)
+FEW_RIGHT = (clips, adamw, freezes_a_layer)
+FEW_WRONG = (adds_two_passes, forgets_a_parameter, weighs_ranks)
 FIELDS = {"batch_size": 12, "mutants": False, "at": (1,)}
 
 

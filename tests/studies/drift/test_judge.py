@@ -141,6 +141,22 @@ def test_a_strategy_of_ours_that_differs_is_another_algorithm_and_an_error_is_to
     assert judge(replace(GOOD, error="PeerLost")).verdict == "failed: PeerLost"
 
 
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [("draws", "draws random numbers"), ("couples", "couples the samples of a minibatch")],
+)
+def test_where_right_ranks_differ_from_one_process_it_is_said_that_a_bug_would_look_the_same(
+    task: str, why: str
+) -> None:
+    loop = with_bug(**{task: True})
+    finding = judge(replace(loop, one_rank=loop))
+    assert finding.kind == "another algorithm" and why in finding.which
+    assert finding.which.endswith("or a bug of the loop, which cannot be told from that here")
+    assert judge(with_bug(one_rank=with_bug())).kind == "bug", "no such excuse"
+    torn = replace(loop, identical={1: False})
+    assert judge(replace(torn, one_rank=torn)).kind == "bug", "replicas must be equal all the same"
+
+
 # ---- measuring
 
 

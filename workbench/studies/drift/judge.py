@@ -12,7 +12,9 @@
    something: then it equals one process that does the same (resuming.py), within rounding.
 5  A loop of one's own need not be plain SGD (it may clip, warm up, decay): where it differs from
    sequential training it is compared with the same loop on one rank. Equal to that, it is another
-   algorithm, and no bug; what differs is a bug of its ranks (rank_gradients.py).
+   algorithm, and no bug; what differs is a bug of its ranks (rank_gradients.py). Where the task
+   draws random numbers, or couples the samples of a minibatch, right ranks differ too, and the
+   verdict says that a bug cannot be told from that.
 6  The kind of bug follows from the gradient of the first update (first_update.py), and from
    whether the loss differs before the first update.
 """
@@ -87,6 +89,7 @@ def _beside_one_rank(evidence: Evidence, one_rank: Evidence, finding: Finding) -
             else "the loss couples the samples of a minibatch (batch normalization, for example), "
             "and each rank has only its own"
         )
+        why += "; or a bug of the loop, which cannot be told from that here"
         return Finding(OTHER, why, same.reasons, same.since)
     return same
 

@@ -26,7 +26,7 @@ from workbench.common.units import print_size
 from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment
 from workbench.store.event_store import Store
-from workbench.training.gossip.laws import missed
+from workbench.training.gossip.laws import can_miss, missed
 from workbench.user_code.source import Source
 
 HELD = ("bytes", "in flight")  # what is told of activations
@@ -132,7 +132,7 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "hidden_share": _hidden(curves.select("overlap")),
     }
     values |= _of_server(curves) | _of_pipeline(curves) | _of_recovery(run) | _of_actors(curves)
-    if run.experiment.strategy == "malt":
+    if "peers" in run.store.metadata and can_miss(run.store.scan()):
         values["messages_missed"] = int(missed(run.store.scan())["messages"].sum())
     values["score"] = result.metrics.get("return")
     return nothing() | _settings(run.experiment) | values

@@ -22,6 +22,7 @@ from workbench.training.gossip.theory import expected_disagreement, rate
 __all__ = [
     "along_edges",
     "answered",
+    "can_miss",
     "decays",
     "mean_kept",
     "missed",
@@ -51,6 +52,13 @@ def messages(events: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("rank", "peer", "op")
     )
+
+
+def can_miss(events: pl.DataFrame | pl.LazyFrame) -> bool:
+    """Return whether replicas averaged those messages that had come, whichever these were."""
+    kind, name = c("kind").cast(pl.String), c("name").cast(pl.String)
+    means = events.lazy().filter(kind == "metric", name == "averaged")
+    return means.head(1).collect().height > 0
 
 
 def missed(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
+from types import MappingProxyType
 
 import workbench as wb
 from tests.processes import Ended, run
 from workbench.runs.loaded import Loaded
 
 ENGINE, OPERATIONS = "engine", "operations"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 # What torch does with WORKBENCH_ATTACH when it is imported; here it has been imported already.
 _ATTACH = "import torch.distributed.distributed_c10d as c10d, workbench._autoload as autoload"
 HEAD = f"""
@@ -28,10 +31,14 @@ threading.Thread(target=end, daemon=True).start()
 """
 
 
-def attached(folder: Path, ranks: int, script: str, *, way: str = ENGINE) -> list[Ended]:
-    """Run the script on so many ranks, attached, recording; return how they ended."""
+def attached(
+    folder: Path, ranks: int, script: str, *, way: str = ENGINE, env: Mapping[str, str] = NOTHING
+) -> list[Ended]:
+    """Run the script on so many ranks, attached, recording, with the variables of ``env``; return
+    how they ended.
+    """
     text = HEAD.format(way=way) + dedent(script)
-    return run(text, ranks, env={"WORKBENCH_TRACE": str(folder)}, backend="")
+    return run(text, ranks, env={"WORKBENCH_TRACE": str(folder), **env}, backend="")
 
 
 def record(

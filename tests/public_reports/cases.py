@@ -1,6 +1,7 @@
 """The public reports that became tests, by their numbers: what the product must say of each.
 
-``SAID``: a test in this folder, or where another one holds. ``WAIT``: the sentence, which takes
+``SAID``: a test in this folder, or where another one holds. ``SURROUNDINGS``: reports about shells,
+containers and interpreters, by theirs. ``WAIT``: the sentence, which takes
 knowledge of what is in the tensors: these become the audit's tests. ``BY_DRIFT``: a loop, which
 ``wb.drift`` judges (tests/studies).
 """
@@ -14,7 +15,7 @@ SAID = {
     4: "equal gradients: torch's own, as over Gloo",
     8: "calls name the axis of the mesh: four all-reduces, then one",
     10: "torch's own error, as over Gloo",
-    12: "tests/schedules: a weight used twice, with a split backward pass",
+    12: "a weight used twice in a split pass: tests/training/pipelines/test_split_backward.py",
     14: "both ranks, both calls, both lines; the record says the same",
     18: "messages counted",
     20: "both ranks, both calls, both lines",
@@ -45,6 +46,20 @@ WAIT = {
     19: "positions are not sharded as tokens are",
     33: "a sum over ranks was used as a local count",
     34: "layers of rank 1's stage are those of rank 0",
+}
+SURROUNDINGS = {
+    1: "runs with 1 MB of /dev/shm: tests/soak/test_small_memory.py",
+    3: "the same in GB18030, ISO-8859-1 and C as in UTF-8: tests/interface/test_cli.py",
+    4: "runs without a home directory, as over Gloo",
+    5: "a signal's handler runs while its rank waits in a collective, as over Gloo",
+    6: "numbers do not depend on the default dtype, device or mode, as over Gloo",
+    7: "float64 on one rank and float32 on the other: both ranks, both calls, both lines",
+    13: "forks and loaders' workers leave the group alone: tests/process_group/test_forks.py",
+    15: "runs where variables of other launchers are left over, as over Gloo",
+    16: "runs in a terminal of no width, in another time zone and under -O, as over Gloo",
+    17: "calls last as long as they did where ranks' clocks differ",
+    18: "the record says which rank failed and how",
+    19: "groups made and ended again and again leave no descriptor, as over Gloo",
 }
 BY_DRIFT = {
     7: "8 times: 4 ranks × 2 passes",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tests.live import ROOT
 from tests.public_reports.attached import record
-from tests.public_reports.cases import BY_DRIFT, SAID, WAIT
+from tests.public_reports.cases import BY_DRIFT, SAID, SURROUNDINGS, WAIT
 
 TWO = """
     # 01: broadcast, reduce and scatter of a column of a matrix
@@ -106,6 +108,9 @@ FOUR = """
 def test_every_report_has_a_place() -> None:
     numbers = [*SAID, *WAIT, *BY_DRIFT]
     assert sorted(numbers) == [*range(1, 38)], "each of the 37 once"
+    for words in [*SAID.values(), *SURROUNDINGS.values()]:
+        place = re.search(r"tests/[\w/.]+", words)
+        assert place is None or (ROOT / place[0]).exists(), words
 
 
 def test_two_ranks_end_as_over_gloo_or_better(tmp_path: Path) -> None:

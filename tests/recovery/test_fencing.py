@@ -19,6 +19,7 @@ from tests.live import LONG, gone, training, until
 from tests.pairwise import first
 from tests.recovery.lasting import recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
+from workbench.rank import stop_watch
 from workbench.shared_memory.control_block import LOST
 from workbench.store.recoveries import recoveries_of
 
@@ -139,10 +140,17 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     assert abort["generation"].to_list() == [0], "it had left its own generation"
 
 
+@pytest.mark.parametrize("found_by", ["a rank", "the driver"])
 def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+    found_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place of the kill it is thawed: of that alone the others must be safe."""
+    """The process is thawed instead of killed, and the others are safe from it all the same.
+
+    On busy cores the driver may find the stopped rank before the others do, and evict it while all
+    are in their group.
+    """
+    if found_by == "the driver":
+        monkeypatch.setattr(stop_watch, "SLACK", -1.9)
     exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     signal_of = run._signal

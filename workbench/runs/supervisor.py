@@ -306,6 +306,7 @@ class Supervisor:
         ranks = [rank for rank in ranks if rank not in self.regrouping.out]  # they come back
         for rank in ranks if self._exp.recovers else ():
             if rank not in self.regrouping.evicted:
+                self.regrouping.call_off()  # before: one that runs again must not train on
                 self.regrouping.evicted.add(rank)
                 self._run._evict(rank, "corrupt" if rank in self.regrouping.corrupt else "evicted")
         return bool(ranks) and self._exp.recovers

@@ -89,12 +89,14 @@ test("a freeze lasts as long as it says, or until the thaw", () => {
   const index = pipelineIndexOf(
     tableOf([
       ...rows,
+      { ...rows[0], ...own, name: "freeze", start: 2 * MS, end: 2 * MS, value: 0.003 },
       { ...rows[0], ...own, name: "freeze", start: 9 * MS, end: 9 * MS, value: NaN },
       { ...rows[0], ...own, name: "thaw", start: 12 * MS, end: 12 * MS, value: NaN },
     ]),
   );
   assert.deepEqual(index.frozen, [
     { rank: 1, from: 30 * MS, to: 80 * MS },
+    { rank: 0, from: 2 * MS, to: 5 * MS },
     { rank: 0, from: 9 * MS, to: 12 * MS },
   ]);
 });

@@ -269,7 +269,7 @@ export class PipelineIndex {
       this.frozen.push({
         rank,
         from: t,
-        to: by >= 0 && Number.isFinite(lasts) ? t + lasts : Infinity,
+        to: Number.isFinite(lasts) ? t + lasts : Infinity,
       });
     if (name === "thaw")
       for (const span of this.frozen) if (span.rank === rank) span.to = Math.min(span.to, t);

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import subprocess
 from pathlib import Path
@@ -223,6 +224,17 @@ def test_they_do_of_a_real_run_with_a_slow_stage_and_one_that_stood_still(tmp_pa
     assert len(page) == 4 * 2
     agree(run.events, plan_facts, page)
     assert any(share["imbalance"] > 0 for one in page for share in one["shares"])
+
+
+def test_a_freeze_by_the_driver_lasts_as_long_as_it_says_or_until_the_thaw() -> None:
+    marks = [("freeze", 2, 0.003), ("freeze", 9, math.nan), ("thaw", 12, math.nan)]
+    fault = BLANK | {"kind": "fault", "rank": -1, "peer": 1, "iteration": -1}
+    events = [
+        fault | {"name": name, "value": value, "start_ns": at * MS, "end_ns": at * MS, "seq": seq}
+        for seq, (name, at, value) in enumerate(marks)
+    ]
+    spans = bubble.frozen_spans(table(events))
+    assert spans == {1: [(2 * MS, 5 * MS), (9 * MS, 12 * MS)]}
 
 
 def of(case: Case, still: dict[int, list[Span]] | None = None) -> list[Idle]:

@@ -214,12 +214,12 @@ def frozen_spans(events: pl.DataFrame) -> dict[int, list[Span]]:
     spans: dict[int, list[Span]] = {}
     marks = events.filter(kind == "fault", name.is_in(["freeze", "thaw"])).sort("start_ns")
     for row in marks.iter_rows(named=True):
-        by_rank = row["rank"] >= 0  # the rank itself says so, not the driver
+        by_rank = row["rank"] >= 0  # in older records; else the driver says so
         rank, at = row["rank"] if by_rank else row["peer"], row["start_ns"]
         if row["name"] == "thaw":
             spans[rank] = [(start, min(end, at)) for start, end in spans.get(rank, ())]
         else:
-            lasts = by_rank and row["value"] == row["value"]
+            lasts = row["value"] == row["value"]  # else until the user thaws it
             end = at + int(row["value"] * 1e9 + 0.5) if lasts else _NEVER
             spans.setdefault(rank, []).append((at, end))
     return spans

@@ -100,7 +100,7 @@ def test_a_run_over_hosts_whose_clocks_differ() -> None:
         pytest.skip(f"not run here: no time namespaces: {possible.stderr.decode().strip()}")
     exp = wb.Experiment(task="mlp_layers", ranks=2, iterations=12, batch_size=12, threads=1)
     exp = exp.replace(network=wb.Network(latency="2 ms"))  # a slot is stamped with its arrival
-    exp = exp.replace(faults=wb.Freeze(rank=1, at_iteration=3, seconds=1))  # and says until when
+    exp = exp.replace(faults=wb.Freeze(rank=1, at_iteration=3, seconds=1))
     with over_in_the_end(wb.run(exp.replace(launcher=LAUNCHER))) as run:
         result = run.wait(PATIENCE)
     with over_in_the_end(wb.run(exp)) as other:

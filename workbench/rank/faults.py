@@ -1,5 +1,5 @@
 """Faults that an experiment asks for, done by the rank that they strike: as it begins an iteration,
-or as it comes to a step of a collective. What has a time of its own, the driver does
+or as it comes to a step of a collective. What has a time of its own, or an end, the driver does
 (runs/conducting.py).
 """
 
@@ -25,7 +25,6 @@ from workbench.shared_memory.control_block import (
     EVENTS,
     LOST,
     STRUCK,
-    THAW_AT,
     Control,
 )
 
@@ -141,12 +140,7 @@ def _do(exp: Experiment, number: int, rank: int, recorder: Recorder, control: Co
         case Preempt(rank=victim) if victim == rank:
             recorder.mark(CODE["fault"], "preempt")
             os.kill(os.getpid(), signal.SIGTERM)
-        case Freeze(rank=victim, seconds=seconds) if victim == rank:
-            recorder.mark(CODE["fault"], "freeze", value=seconds)
-            # The driver thaws: who is stopped cannot wake itself.
-            control.set_rank(rank, THAW_AT, now() + int(seconds * 1e9))
-            os.kill(os.getpid(), signal.SIGSTOP)
-        case _:
+        case _:  # a freeze, too: a SIGSTOP of its own could come after the driver's SIGCONT
             _ask(exp, number, rank, control)
 
 

@@ -1,8 +1,8 @@
 """The faults of an experiment that the driver does: those of a time, and what ranks ask it for.
 
-A rank that begins an iteration, or comes to a step of a collective, kills or freezes itself there.
-A cut link or a slow rank is asked of the driver, and the rank waits until it is so: words in the
-control block have one writer, and what is done is recorded in one place.
+A rank that begins an iteration, or comes to a step of a collective, kills itself there. A freeze, a
+cut link or a slow rank is asked of the driver, and the rank waits until it is so: words in the
+control block have one writer, and a process has one that stops and continues it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workbench.experiment.faults import (
     struck,
 )
 from workbench.experiment.spec import Experiment
-from workbench.shared_memory.control_block import ASKED, ITERATION, THAW_AT, WAITS, Control
+from workbench.shared_memory.control_block import ASKED, ITERATION, WAITS, Control
 
 if TYPE_CHECKING:
     from workbench.runs.elastic import Elastic
@@ -105,10 +105,7 @@ class Conductor:
             case Preempt(rank=rank):
                 steering.preempt(rank)
             case Freeze(rank=rank, seconds=seconds):
-                steering._fault("freeze", rank, seconds)
-                self._control.set_rank(rank, THAW_AT, time.monotonic_ns() + int(seconds * 1e9))
-                steering._note_frozen(rank, True)
-                steering._signal(rank, signal.SIGSTOP)
+                steering._freeze_for(rank, seconds)
             case Slow(rank=rank, factor=factor, seconds=lasts):
                 steering.slow(rank, factor)
                 self._later(lasts, partial(steering.slow, rank, 1))

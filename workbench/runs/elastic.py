@@ -20,7 +20,6 @@ from workbench.runs.failure import how_of
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
     CORRUPT,
-    FROZEN_BY_USER,
     ITERATION,
     LEAVES,
     LOADS,
@@ -138,7 +137,7 @@ class Elastic(Steering):
                 self._segments[rank] = segment
                 self._handles[rank].close()
                 self._handles[rank], self.pids[rank] = one, one.pid
-            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES):
+            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES, THAW_AT):
                 self._control.set_rank(rank, word, 0)
             self._order(one, team)
         self._launcher.prepare(1)
@@ -154,22 +153,15 @@ class Elastic(Steering):
                 self._note_frozen(rank, False)
 
     def _thaw_due(self) -> None:
-        """Wake ranks that froze themselves (``wb.Freeze``) when their time has come. Clocks stand
-        for a frozen rank no longer than it lives.
+        """Wake ranks that the experiment has frozen (``wb.Freeze``) when their time has come.
+        Clocks stand for a frozen rank no longer than it lives.
         """
         for rank in [*self.pids]:
             if self._handle(rank).code is not None:
                 self._note_frozen(rank, False)
                 continue
-            due = self._control.rank_word(rank, THAW_AT)
-            if not due:
-                continue
-            if not self._control.rank_word(rank, FROZEN_BY_USER):
-                self._note_frozen(rank, True)
-            if time.monotonic_ns() >= due:
-                self._control.set_rank(rank, THAW_AT, 0)
-                self._note_frozen(rank, False)
-                self._signal(rank, signal.SIGCONT)
+            if 0 < self._control.rank_word(rank, THAW_AT) <= time.monotonic_ns():
+                self._continue(rank)
 
     def _note(self, rank: int, what: str, host: str = "") -> None:
         """Record what the driver has noticed of a rank, or of its host."""

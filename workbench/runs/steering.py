@@ -158,8 +158,9 @@ class Steering:
         Raises SpecError if there is no such rank.
         """
         self._fault("freeze", self._known(rank))
-        self._note_frozen(rank, True)
-        self._signal(rank, signal.SIGSTOP)
+        with self._lock:
+            self._note_frozen(rank, True)
+            self._signal(rank, signal.SIGSTOP)
 
     @checked
     def thaw(self, rank: Rank) -> None:
@@ -168,9 +169,7 @@ class Steering:
         Raises SpecError if there is no such rank.
         """
         self._fault("thaw", self._known(rank))
-        self._control.set_rank(rank, THAW_AT, 0)
-        self._note_frozen(rank, False)
-        self._signal(rank, signal.SIGCONT)
+        self._continue(rank)
 
     @checked
     def slow(self, rank: Rank, factor: Factor) -> None:
@@ -232,6 +231,23 @@ class Steering:
     def _signal(self, rank: int, number: signal.Signals) -> None:
         """Send a rank's process a signal; nothing once it has ended."""
         self._handle(rank).signal(number)
+
+    def _freeze_for(self, rank: int, seconds: float) -> None:
+        """Stop a rank's process for a time, or until ``thaw``, as the experiment asks for it."""
+        with self._lock:  # who sees the row and thaws the rank does so after it was frozen
+            self._fault("freeze", rank, seconds)
+            self._control.set_rank(rank, THAW_AT, time.monotonic_ns() + int(seconds * 1e9))
+            self._note_frozen(rank, True)
+            self._signal(rank, signal.SIGSTOP)
+
+    def _continue(self, rank: int) -> None:
+        """Have a rank's process run again. One that is stopped counts as frozen at any moment:
+        another thread would take it for a rank that was lost.
+        """
+        with self._lock:
+            self._control.set_rank(rank, THAW_AT, 0)
+            self._signal(rank, signal.SIGCONT)
+            self._note_frozen(rank, False)
 
     def _handle(self, rank: int) -> RankHandle:
         """Return the driver's end of a rank."""

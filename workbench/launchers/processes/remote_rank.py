@@ -25,7 +25,6 @@ from workbench.shared_memory.control_block import (
     RANK_WORDS,
     RANKS,
     RUN_WORDS,
-    THAW_AT,
 )
 from workbench.shared_memory.named_borders import GONE
 from workbench.shared_memory.segments import Segment, how_it_ended
@@ -227,7 +226,7 @@ class RemoteRank:
         if "rank" in body:
             ipc.send(self._inner, self._by_our_clock(body["rank"]), memoryview(payload))
         elif "words" in body and self._words is not None:
-            self._words.apply(self._words_here(body["words"]))
+            self._words.apply(body["words"])
         elif "trace" in body and self._trace is not None:
             apply(self._trace.memory, body["trace"], memoryview(payload), self.clock, self._room)
             folded = [int(count) for count in body.get("folded", (0, 0))]
@@ -244,15 +243,6 @@ class RemoteRank:
     def _word(self, word: int) -> int:
         """Return the place of a word of this rank."""
         return RUN_WORDS + self.rank * RANK_WORDS + word
-
-    def _words_here(self, changes: list[list[int]]) -> list[list[int]]:
-        """Return changed words with the moment at which a rank is to be thawed by our clock."""
-        if self.clock is None:
-            return changes
-        thaw = self._word(THAW_AT)
-        return [
-            [at, self.clock.here(word) if at == thaw and word else word] for at, word in changes
-        ]
 
     def _by_our_clock(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a rank's message with its moments by the driver's clock."""

@@ -8,6 +8,7 @@
  */
 import { whyNot } from "../engine/actions.js";
 import { badge, factsOf, meter } from "../engine/format.js";
+import { heldWithin } from "../engine/holds.js";
 import { iterationThen } from "../engine/losses.js";
 import { nowOf } from "../engine/player.js";
 import { showBottleneck } from "./bottleneck.js";
@@ -24,7 +25,8 @@ export function refreshTexts(stage, look) {
   // a picture without a run: there is no time to go through
   root.classList.toggle("alone", !!known.run?.alone);
   put(".wb-facts", factsOf(known, iterationThen(look)));
-  const behind = nowOf(known, look.at) - look.t;
+  const now = nowOf(known, look.at);
+  const behind = now - look.t - heldWithin(known.table, look.t, now); // a hold is nobody's
   const real = known.table.rows ? badge(look, behind, stage.playback.player) : "";
   put(".wb-real", real);
   stage.$(".wb-top").title = [stage.$(".wb-facts").textContent, real].filter(Boolean).join(" · ");

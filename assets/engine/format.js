@@ -126,7 +126,7 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
   else if (!player.key) parts.push("×1");
   else if (call) parts.push(speed(call.clock.stretch));
   if (over) parts.push("replayed");
-  else if (live && Number.isFinite(behind))
+  else if (live && !known.control?.held && Number.isFinite(behind))
     parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
   if (call && !held && !player.pace && player.key && !call.clock.even)
     parts.push("slower where more happens"); // what may be cut where there is no room for all of it

@@ -163,8 +163,9 @@ export class Happenings {
       this.#host(t, table.text(table.passages.group[p]), name, peer);
     else if (kind === "detect" && by < 0) {
       this.lostAt.set(peer, t);
-      const lost = `${LOST_WORDS[name] ?? "has ended"}: noticed`;
-      this.#feed.put(t, `rank ${peer} ${FOUND_WORDS[name] ?? lost}`, kind, peer);
+      const lost = `it was noticed that rank ${peer} ${LOST_WORDS[name] ?? "has ended"}`;
+      const found = FOUND_WORDS[name];
+      this.#feed.put(t, found ? `rank ${peer} ${found}` : lost, kind, peer);
     } else if (kind === "detect" && name === "lost") {
       this.wentOn = Math.max(this.wentOn, t);
       if (!this.lostAt.has(peer)) this.lostAt.set(peer, t);

@@ -6,6 +6,7 @@ named first, or right after the cores.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from tests.synthetic import table
 from workbench.analysis.bottleneck import Bottleneck, find
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
 from workbench.common.assets import asset
+from workbench.store.holds import holds_of, note_hold
 from workbench.store.table import EMPTY, SCHEMA
 
 MS = 1_000_000
@@ -140,6 +142,40 @@ def test_ranks_that_wait_in_a_circle_are_nobodys_fault() -> None:
     spent = TimeSpent(rows_of(table(rows).lazy()))
     assert sum(spent.waits.values()) == pytest.approx(80 * MS)
     assert spent.parts["link"] == 0
+
+
+def test_time_in_which_a_reader_held_the_ranks_is_nobodys() -> None:
+    """Whatever it cut in two: a wait of 90 ms of which 60 were held is one of 30."""
+    rows = [span(0, "forward", 0, 10), span(1, "forward", 0, 10), span(0, "backward", 70, 100)]
+    rows += [message(1, "wait", 0, 10, 100), message(0, "send", 1, 100, 110)]
+    whole = TimeSpent(rows_of(table(rows).lazy()))
+    start = whole.spans[0][0]
+    facts: dict[str, str] = {}
+    for held, ms in ((True, 10), (True, 12), (False, 70), (False, 72)):
+        note_hold(facts, held, start + ms * MS)
+    spent = TimeSpent(rows_of(table(rows).lazy()), facts)
+    assert sum(whole.parts.values()) - sum(spent.parts.values()) == pytest.approx(120 * MS)
+    assert spent.parts["wait"] == pytest.approx(30 * MS)
+    assert spent.parts["compute"] == whole.parts["compute"]
+    open_end: dict[str, str] = {}
+    note_hold(open_end, True, start + 100 * MS)
+    assert holds_of(open_end, start + 110 * MS) == [(start + 100 * MS, start + 110 * MS)]
+    assert holds_of({"holds": "[[3], 4]"}, 9) == []
+
+
+def test_a_run_that_was_held_spent_no_time_on_it() -> None:
+    run = wb.run(lenet(ranks=2, iterations=30, pad_compute="10 ms"))
+    while len(run.store) < 100:
+        time.sleep(0.05)
+    run.pause()
+    time.sleep(3)
+    run.resume()
+    run.wait(timeout=PATIENCE)
+    (hold,) = holds_of(run.store.metadata, 0)
+    assert (hold[1] - hold[0]) / 1e9 >= 3.0
+    spent = TimeSpent(rows_of(run.store.scan()), run.store.metadata)
+    begin, end = spent.spans[0]
+    assert sum(spent.parts.values()) < 2 * (end - begin - 2.9e9)
 
 
 def test_what_computing_hides_costs_nothing() -> None:

@@ -150,17 +150,19 @@ test("what was noticed of a rank that was lost is no alarm once the others have 
   const end = "Rank 1's process: killed by SIGKILL";
   assert.deepEqual(alarms(before), [
     end,
-    "rank 1 was killed: noticed",
+    "it was noticed that rank 1 was killed",
     "2 ranks left generation 0",
   ]);
   for (const fresh of [false, true]) {
     const { known } = recovered({ fresh });
     assert.deepEqual(alarms({ ...known, state: "running", control }, 99e6), []);
-    assert.ok(read(known).some((line) => line.words === "rank 1 was killed: noticed"));
+    assert.ok(read(known).some((line) => line.words === "it was noticed that rank 1 was killed"));
   }
   const again = fault(80e6, "killed", 2);
   const later = { ...again, kind: "detect" };
-  assert.deepEqual(alarms(heard([...recovered().rows, later])), ["rank 2 was killed: noticed"]);
+  assert.deepEqual(alarms(heard([...recovered().rows, later])), [
+    "it was noticed that rank 2 was killed",
+  ]);
   const left = { ...later, end: 90e6, name: "lost", rank: 0, peer: 1, lane: "comm" };
   const without = { ...heard([left]), state: "running", control };
   assert.deepEqual(alarms(without, 95e6), [], "nobody takes its place: others go on without it");

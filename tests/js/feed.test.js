@@ -143,7 +143,7 @@ test("a recovery: those that do the same in one line", () => {
   const told = words(list.filter(({ kind }) => /fault|detect|abort|rebuild|restore/.test(kind)));
   assert.deepEqual(told, [
     "rank 1 was killed (a fault of the experiment)",
-    "rank 1 was killed: noticed",
+    "it was noticed that rank 1 was killed",
     "2 ranks left generation 0",
     "3 ranks joined generation 1",
     "2 ranks kept what was trained",

@@ -92,6 +92,11 @@ test("the badge says what the picture is", () => {
   );
   assert.match(badge({ ...look, held: true }, 0, telling), /^real · call 7 of 7 · held/);
   assert.match(badge(look, 0, { ...telling, pace: 1e4 }), / ×1\/100 /);
+  assert.equal(
+    badge({ ...look, known: { ...known, control: { held: true } } }, 9e9, telling),
+    "real · call 7 of 7 · you hold the ranks",
+    "it is of the newest row, however long that is ago",
+  );
   // the ranks' own pace
   assert.match(badge(look, 0.5e9, { ...telling, key: "" }), / ×1 · 0.5 s behind$/);
   assert.match(

@@ -61,7 +61,7 @@ def find(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> Bo
 
     Of a job that somebody else started, its ranks train that call each other.
     """
-    spent = TimeSpent(rows_of(events.lazy()))
+    spent = TimeSpent(rows_of(events.lazy()), metadata)
     ours = "cells" in metadata or settings(metadata)
     return None if ours and not spent.computes else of(spent, metadata)
 

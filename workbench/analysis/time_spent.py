@@ -22,7 +22,7 @@ whether that computes meanwhile or waits. In a job whose computing was not recor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ import polars as pl
 
 from workbench.analysis.arrivals import bare, waits_by_arrival
 from workbench.recording.events import FAILED
+from workbench.store.holds import holds_of
 from workbench.store.iterations import COMPUTE
 
 PARTS = ("compute", "wait", "link", "core", "other")
@@ -71,11 +72,12 @@ def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
 
 
 class TimeSpent:
-    """The time of ``trainers``, all together, in ns. ``parts``: by PARTS; ``waits``: what is waited
+    """The time of ``trainers``, all together, in ns, without what a reader held them, which the
+    run's ``metadata`` tells. ``parts``: by PARTS; ``waits``: what is waited
     for in the end, by rank; ``links``: by (from, to).
     """
 
-    def __init__(self, rows: pl.DataFrame) -> None:
+    def __init__(self, rows: pl.DataFrame, metadata: Mapping[str, str] | None = None) -> None:
         queued = rows.filter(pl.col("name") == _QUEUED).group_by("rank").agg(pl.col("value").sum())
         self.queued: dict[int, float] = {int(rank): float(ns) for rank, ns in queued.iter_rows()}
         self.rows = rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -90,12 +92,14 @@ class TimeSpent:
         self.links: Counter[tuple[int, int]] = Counter()
         self.spans: dict[int, tuple[int, int]] = {}  # of each trainer: its first and last moment
         if self.trainers:
-            self._sweep()
+            last = int(rows["end_ns"].max())  # type: ignore[arg-type]
+            self._sweep(holds_of(metadata or {}, last))
 
-    def _sweep(self) -> None:
+    def _sweep(self, holds: Sequence[tuple[int, int]]) -> None:
         rows = self.rows
         self.ranks = 1 + max(int(rows["rank"].max()), int(rows["peer"].max()))  # type: ignore[arg-type]
-        both = pl.concat([rows["start_ns"], rows["end_ns"]])
+        ends = pl.Series(values=[ns for hold in holds for ns in hold], dtype=rows["start_ns"].dtype)
+        both = pl.concat([rows["start_ns"], rows["end_ns"], ends])
         self.times = both.unique().sort().to_numpy()
         shape = self.ranks, len(self.times) - 1
         self.state = np.full(shape, _NONE, np.int32)
@@ -107,6 +111,8 @@ class TimeSpent:
         self._fill_operations()
         state, last = self._resolved()
         lasts = np.diff(self.times).astype(np.float64)
+        for hold in holds:
+            lasts[slice(*np.searchsorted(self.times, hold))] = 0.0
         for rank in self.trainers:
             own = rows.filter(pl.col("rank") == rank)
             begin, end = int(own["start_ns"].min()), int(own["end_ns"].max())  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from workbench.common.units import bytes_per_second, duration_ns
 from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.launcher import RankHandle
 from workbench.rank.unreachable import evicts_unreachable
-from workbench.recording.events import CODE
+from workbench.recording.events import CODE, now
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import (
     CORRUPT,
@@ -34,6 +34,7 @@ from workbench.shared_memory.control_block import (
     UNITS,
     Control,
 )
+from workbench.store.holds import note_hold
 from workbench.store.link_faults import direction, row_values
 
 if TYPE_CHECKING:
@@ -62,10 +63,16 @@ class Steering:
         A held run takes no processor time and does not time out.
         """
         self._control.hold()
+        self._note_hold(True)
 
     def resume(self) -> None:
         """Let the ranks go on that ``pause`` holds."""
         self._control.let_go()
+        self._note_hold(False)
+
+    def _note_hold(self, held: bool) -> None:
+        with self._lock:
+            note_hold(self.store.metadata, held, now())
 
     @checked
     def step(self, count: Steps = 1, unit: Text = "chunk") -> None:
@@ -132,7 +139,7 @@ class Steering:
                 if rank != other and self._control.link(rank, other).down:
                     self.link(rank, other, down=False)
         self.slow_motion(1)
-        self._control.let_go()
+        self.resume()
 
     @checked
     def kill(self, rank: Rank) -> None:

@@ -95,7 +95,7 @@ def test_several_notebooks_share_the_file(file: Path) -> None:
 def test_a_damaged_file_is_named_and_stays(file: Path, text: str) -> None:
     file.write_text(text)
     for call in (wb.progress, lambda: progress_file.keep_answer("01.1", True)):
-        with pytest.raises(wb.WorkbenchError, match=r"exercises\.json.*begin anew"):
+        with pytest.raises(wb.WorkbenchError, match=r"exercises\.json.*begin again"):
             call()
     assert file.read_text() == text
 

@@ -44,7 +44,7 @@ BETTER = {
     "bytes_all": LESS,
     "bytes_between": LESS,
 }
-# Of a whole run: who does fewer iterations has less of them.
+# Of a whole run: a rank that does fewer iterations has less of them.
 TOTALS = ("wall_seconds", "bytes_sent", "bytes_busiest", "bytes_all", "bytes_between")
 # Measures of a task: of another model and other data they tell something else.
 OF_A_TASK = ("loss", "loss_end", "accuracy", "score", "return_end", "samples_per_s")

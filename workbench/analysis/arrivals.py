@@ -17,7 +17,7 @@ from workbench.recording.events import FAILED
 NOT_TRAINING = ("metrics", "control")  # groups whose bytes are not training's
 CALL = ("generation", "group", "op")  # what makes a call one call, on all of its ranks
 MOST = 0.5  # of a lateness: a rank that has caused so much of it is late
-# Operations that no rank ends before all have come: their spans alone tell who waits.
+# Operations that no rank ends before all have come: their spans alone tell which ranks wait.
 MEETINGS = ("all_reduce", "barrier", "all_gather", "reduce_scatter", "all_to_all")
 FROM_ROOT, TO_ROOT = ("broadcast", "scatter"), ("reduce", "gather")
 
@@ -97,7 +97,7 @@ def _free(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
 def waits_by_arrival(events: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     """Return ``parts`` with ``peer``, the rank that each had to wait for, and ``waited_ms``, until
     that one came: what spans alone tell. None is awaited (-1) by a rank that only gives its part;
-    whom it would have to wait for is not known (null) of operations that are not listed here.
+    which one it would have to wait for is not known (null) for operations not listed here.
     """
     rows = parts(events).filter("settled")
     root, me = p("peer"), p("rank")

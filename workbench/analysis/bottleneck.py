@@ -59,7 +59,7 @@ def find(events: pl.DataFrame | pl.LazyFrame, metadata: Mapping[str, str]) -> Bo
     """Return the bottleneck of a run; None where fewer than two ranks
     train, or nothing was recorded of it.
 
-    Of a job that somebody else started, its ranks train that call each other.
+    In an attached job, the ranks that call each other train.
     """
     spent = TimeSpent(rows_of(events.lazy()), metadata)
     ours = "cells" in metadata or settings(metadata)
@@ -127,7 +127,7 @@ class _Verdict:
     # ---- waiting
 
     def waiting(self) -> Bottleneck:
-        """Name whoever is waited for most a straggler, if it computes longer than the others."""
+        """Name the rank that is waited for most a straggler, if it computes longer than others."""
         waits, often = self.spent.waits, self._percent("wait")
         rank, most = waits.most_common(1)[0]
         main = most >= MAIN * sum(waits.values())
@@ -184,7 +184,8 @@ class _Verdict:
             words = f"Ranks wait {often}, most of it in calls that were never completed."
             return self._say("unfinished", words, "")
         words = f"Ranks wait for each other {often}: in every call another one comes last."
-        return self._say("turns", words, "Look at the calls: run.calls() says who came last.")
+        advice = "Look at the calls: run.calls() says which rank came last."
+        return self._say("turns", words, advice)
 
     def _times(self, rank: int) -> float:
         """Return how many times as long as the other trainers a rank computes; 0 unknown."""

@@ -1,7 +1,7 @@
 """Curves of a run: loss, metrics, speed, communication, recording; columns that grow with it.
 
 ``select(store, name)`` gives the columns of one curve. ``Curves(store)`` keeps them up to date: an
-update costs what is new, so that a chart of a long run may be drawn anew twice a second.
+update costs what is new, so that a chart of a long run can be drawn again twice per second.
 
 What a step, computing and exposed communication are: store/iterations.py; curves of iterations:
 iteration_curves.py. An iteration appears once every rank is through with it, so that no value

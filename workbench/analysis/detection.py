@@ -5,7 +5,7 @@ or of the user. What was noticed are the ``detect`` rows.
 
     found        a row names the rank, or the link's end, while the fault lasts or soon after
     missed       nothing did, although it is looked for
-    not looked   a freeze stops the clocks of the run, who is slow is not lost, a link that is cut
+    not looked   a freeze stops the clocks of the run, a slow rank is not lost, a link that is cut
                  for less than two seconds is used again, a rank that joins is no loss (it is found
                  as it arrives), one that is told to go in the last iteration leaves with all
                  others, one that is told twice leaves once, one that is killed before it leaves is
@@ -34,7 +34,7 @@ from workbench.store.link_faults import CUT, LINK
 
 GRACE_NS = 5_000_000_000  # after a fault has ended, for what follows from it
 TOGETHER_NS = 100_000_000  # cuts of links within this time count as one
-CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by who uses the link
+CUT_IS_FELT_NS = 2_000_000_000  # a stall is named after one second, by a rank that uses the link
 LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
 NOTICES = ("preempt", "remove")  # the faults that let a rank finish its iteration first
@@ -57,9 +57,10 @@ _DATA = ("corrupt nan", "corrupt raises", "corrupt shape")
 class Scored:
     """One fault, and how it was noticed.
 
-    ``ranks``: whom it struck, of cut links both ends. ``at_ns``, ``until_ns``: when it began and
-    ended. ``latency_ms``: from then to the first row that names it; None: none does. ``by``: the
-    rank that wrote it, -1 for the driver; ``how``: its name. ``expected``: it is looked for.
+    ``ranks``: those that it struck, of cut links both ends. ``at_ns``, ``until_ns``: when it
+    began and ended. ``latency_ms``: from then to the first row that names it; None: none does.
+    ``by``: the rank that wrote it, -1 for the driver; ``how``: its name. ``expected``: it is looked
+    for.
     """
 
     fault: str
@@ -88,7 +89,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that was noticed without a fault: ``by`` whom (-1: the driver), about ``rank``."""
+    """A notice without a fault: ``by`` a rank (-1: the driver), about ``rank``."""
 
     name: str
     by: int

@@ -1,4 +1,4 @@
-"""Tables of gradients and versions: what became of each gradient at its server, who holds what.
+"""Tables of gradients and versions: the fate of each gradient at its server, each rank's version.
 
 Moments are milliseconds since the run's first recorded event, as in tables.py.
 """

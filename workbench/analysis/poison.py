@@ -1,8 +1,8 @@
-"""A NaN in an all-reduce: which chunks carry it, and whom they reach in which step.
+"""A NaN in an all-reduce: which chunks carry it, and which ranks they reach in which step.
 
 What ranks send is not recorded, but for each message its chunk is. So the way of a NaN is followed:
 from the chunks that held one on the rank that ``wb.Corrupt`` struck, which that rank looked at
-before the sum, through every message that was sent by who had it by then.
+before the sum, through every message that was sent by a rank that had it by then.
 
     a NaN plus anything is a NaN    a chunk that was added to one that carries it carries it too
     step s sends what came before   a rank passes on what it received in steps below s

@@ -59,7 +59,7 @@ _ROWS = pl.Schema(
 
 @dataclass(frozen=True)
 class Recovered:
-    """One recovery: who was lost, who went on, how long each phase took, and what was lost."""
+    """One recovery: the ranks lost, those that went on, the time of each phase, and its cost."""
 
     generation: int  # that followed
     lost: tuple[int, ...]
@@ -246,7 +246,7 @@ def _recovered(
     before = recoveries[at - 1].generation if at else 0
     lost = sorted(map(int, one.lost))
     new, old = (rows.filter(p("generation") == which) for which in (one.generation, before))
-    whom = lost or [rank for rank in one.fresh]  # who came is noticed too
+    whom = lost or [rank for rank in one.fresh]  # a rank that came is noticed too
     detect = old.filter(p("kind") == "detect", p("rank") == -1, p("peer").is_in(whom))
     aborts, survivors = old.filter(p("kind") == "abort"), set(one.members) - set(one.fresh)
     begun = _last(aborts, "rank", survivors, "start_ns")  # a survivor may look before the driver

@@ -44,7 +44,7 @@ _METRIC = CODE["metric"]
 
 
 def facts(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the strategy's description of who mixes with whom; {} if there is none."""
+    """Return the strategy's description of which ranks mix; {} if there is none."""
     mixing: dict[str, Any] = json.loads(metadata.get("peers", "{}"))
     return mixing
 

@@ -4,7 +4,7 @@ functions.
 ``rows`` are those that ``WANTED`` picks of the event table. Times in the columns are seconds since
 the first worker began.
 
-    clocks      who was where: a worker's iteration when all servers had granted it; the slowest's
+    clocks      where each was: a worker's iteration when all servers had granted it; the slowest's
     staleness   updates that a gradient had missed when it was applied
     waiting     a worker's time: computing, else moving bytes, else waiting for a grant, else none
     servers     what went through each server, and what queued there

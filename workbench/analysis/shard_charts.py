@@ -14,7 +14,7 @@ from workbench.analysis.shards import KEEP
 from workbench.common.units import print_size
 
 NAME = "held"
-NAMED = 8  # ranks that have a line each; of more there are two: who held most, and who least
+NAMED = 8  # ranks that have a line each; of more there are two: the most and the least
 EMPTY = "appears with the first iteration"
 _PLAN: dict[str, Any] = {"mode": "lines", "line": {"width": 1.5, "dash": "dot"}}
 _BYTES: dict[str, Any] = {"tickformat": "~s", "ticksuffix": "B"}

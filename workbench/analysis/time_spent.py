@@ -5,8 +5,9 @@ At every moment a rank
     computes   a span of computing lasts; the part of it that it spent waiting for a core counts so
     moves      it sends or receives, or what it waits for is on its way
     waits      for a peer that has not sent yet. Then what counts is what that peer does at this
-               moment, and whom it waits for in its turn, until one computes or a message is on its
-               way: ranks behind a slow link are not taken for ranks behind a straggler
+               moment, and which peer it waits for in its turn, until one computes or a
+               message is on its way: ranks behind a slow link are not taken for ranks
+               behind a straggler
 
 A rank that waits for a message may have been woken and wait for a core: what it waited for cores
 beside its computing is taken from its waits and its messages' ways. Computing hides what happens
@@ -180,7 +181,7 @@ class TimeSpent:
             peer = state[rank, moment]
             last[rank, moment] = peer
             state[rank, moment] = self.state[peer, moment]
-        state[state >= 0] = _NONE  # a circle: nobody's computing, and no message's way
+        state[state >= 0] = _NONE  # a circle: no rank computes, and no message is on its way
         return state, last
 
     def _count(

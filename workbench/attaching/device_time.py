@@ -2,7 +2,7 @@
 later than they are called.
 
 An event that was recorded at a known moment of the host's clock gives every other one its moment.
-It is recorded anew every second, on a stream of its own, since the two clocks drift apart.
+It is recorded again every second, on a stream of its own, since the two clocks drift apart.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Span:
         self._start = now()
 
     def came_from(self, rank: int) -> None:
-        """Note who has sent a message that was awaited from anybody."""
+        """Note which rank has sent a message that was awaited from any."""
         if self._lane is None:
             return
         self.peer = self._of.world_rank(rank)

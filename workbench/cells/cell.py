@@ -171,10 +171,10 @@ class Cell:
         self.result.notes.append(words)
         self._tell("note", (), words)
 
-    # -- who waits --
+    # -- ranks that wait --
 
     def _look_at_waits(self) -> None:
-        """Ask the ranks where they are, now and then; say who waits for whom, once they do."""
+        """Ask the ranks where they are, now and then; say which waits for which, once they do."""
         now = time.monotonic_ns()
         if self._stands():
             self._asked_ns, self._staying = 0, {}

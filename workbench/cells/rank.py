@@ -114,7 +114,7 @@ class Rank:
         for printer in self._printers:
             printer.begin()
         value, error = "", None
-        # Pages tell messages cell by cell, and who waits for one that none will send.
+        # Pages tell messages cell by cell, and ranks that wait for one that none will send.
         self._recorder.mark(_METRIC, "cell", value=order["cell"])
         try:
             if os.getcwd() != order["folder"]:

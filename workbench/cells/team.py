@@ -200,7 +200,7 @@ class Ranks(Steering, Shown):
         return member
 
     def _mend(self, tell: Tell = quietly, anew: bool = False) -> None:
-        """Replace ranks that have died, and make the group anew if need be, or if asked for."""
+        """Replace ranks that have died, and make the group again if need be, or if asked for."""
         self._must_live()
         for _ in range(3):
             dead = [rank for rank, member in self._members.items() if member.code is not None]

@@ -60,7 +60,7 @@ class Saver:
         self._copied: tuple[int, Snapshot] | None = None
         self._thread: threading.Thread | None = None
         self._abandoned = threading.Event()
-        self._discarded: Path | None = None  # another rank may have made it anew since
+        self._discarded: Path | None = None  # another rank may have made it again since
         self.problem = ""  # the last one of this rank's own
 
     def due(self, iteration: int) -> bool:

@@ -33,7 +33,7 @@ class Machine:
     overhead_s: float  # each end of a message keeps its rank busy for so long
     beta_s_per_byte: float  # a byte sent: copied in, and copied out
     gamma_s_per_byte: float  # a byte added, on top of that
-    wake_s: float = 0.0  # who sleeps until a paced slot arrives wakes so much later
+    wake_s: float = 0.0  # a rank that sleeps until a paced slot arrives wakes so much later
 
     @property
     def words(self) -> str:

@@ -74,7 +74,7 @@ class Frames:
         self._data = bytearray()
 
     def receive(self, sock: socket.socket) -> list[tuple[dict[str, Any], bytearray]] | None:
-        """Take what has come through a socket, and wait for nothing: who sends may be stopped in
+        """Take what has come through a socket, and do not wait: the sender may be stopped in
         the middle of a message. Return the messages that are whole; None at the end of the stream.
         """
         messages: list[tuple[dict[str, Any], bytearray]] = []

@@ -1,4 +1,4 @@
-"""An exercise: task, hint and solution, what it takes as an answer, and who judges it."""
+"""An exercise: task, hint and solution, what it takes as an answer, and its judge."""
 
 from __future__ import annotations
 

@@ -86,5 +86,5 @@ def keep_answer(name: str, solved: bool) -> None:
 
 def _damaged(place: Path, reason: str) -> str:
     return (
-        f"cannot read {WHAT} from {place}: {reason}. Mend the file, or move it away to begin anew."
+        f"cannot read {WHAT} from {place}: {reason}. Mend the file, or move it away to begin again."
     )

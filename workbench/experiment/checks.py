@@ -114,7 +114,7 @@ def check_digests(exp: Fields) -> None:
     if not exp.digest_every:
         return
     if exp.ranks == 1:
-        why = "one rank has nobody to be compared with: leave it out, or take ranks=3"
+        why = "one rank has no other to be compared with: leave it out, or take ranks=3"
         raise SpecError.at("digest_every", why, exp.digest_every)
     fitting = [name for name in source.available("strategies") if _defines(name, EQUAL)]
     if not _defines(exp.strategy, EQUAL):

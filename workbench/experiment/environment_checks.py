@@ -75,7 +75,7 @@ def check_environment(exp: Fields) -> None:
 def _check_fields(exp: Fields) -> None:
     """Raise SpecError for fields of the experiment that do not go with playing."""
     strategy, served = source.shown(exp.strategy), _defines(exp.strategy, SERVED)
-    alone = f"of {strategy} one rank has all that is trained, and nobody a copy"
+    alone = f"of {strategy} one rank has all that is trained, and no other rank a copy"
     others = f"{alone}: leave it out, or take strategy='gorila', whose servers recover"
     fixed = "each rank has a role from the beginning on, and none comes or goes: leave it out"
     unfit = {

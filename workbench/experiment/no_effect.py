@@ -77,7 +77,7 @@ def _of_backend(exp: Fields) -> Iterator[tuple[str, object, str]]:
 
 
 def _of_waits(exp: Fields) -> Iterator[tuple[str, object, str]]:
-    """Yield how long ranks are waited for, where nobody waits for so long."""
+    """Yield how long ranks are waited for, where no rank waits for so long."""
     if exp.min_ranks is None:
         yield "grace", exp.grace, "has no effect without a minimum of ranks, such as ranks=(2, 4)"
     code = source.text_of("recovery", exp.recovery)

@@ -93,7 +93,7 @@ class Experiment(Fields):
         return "exp.replace"
 
     def replace(self, **changes: Any) -> Experiment:
-        """Return the experiment with ``changes``, checked anew: exp.replace(ranks=8)."""
+        """Return the experiment with ``changes``, checked again: exp.replace(ranks=8)."""
         return Experiment(
             **{**{name: getattr(self, name) for name in self.model_fields_set}, **changes}
         )

@@ -1,7 +1,7 @@
 """Clocks of ranks that were recorded each by its own: set right by the messages between them.
 
 No message ends before it began. Where two ranks' clocks say so, the receiver's times move later by
-as little as makes it untrue, and with it whoever received from it (a system of difference
+as little as makes it untrue, and with it every rank that received from it (a system of difference
 constraints, by Bellman and Ford's relaxation).
 """
 

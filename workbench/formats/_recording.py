@@ -1,4 +1,4 @@
-"""The rows of somebody else's recording, on their way into the event table."""
+"""The rows of a recording that another tool made, on their way into the event table."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def digest(notebook: dict[str, Any]) -> str:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield where a chapter may lie: under its own name, or beside it, where nobody has written."""
+    """Yield where a chapter can lie: under its own name, or beside it, where no file is."""
     yield path
     yield path.with_stem(f"{path.stem} new")
     number = 2

@@ -1,7 +1,7 @@
 """Eight presets to begin with, each with a small moving picture of a recorded run of it.
 
     picture("Ring of four", dark=True)               an animated WebP, in assets/thumbnails/
-    picture("Ring of four", dark=True, still=True)   one frame, for who wants nothing to move
+    picture("Ring of four", dark=True, still=True)   one frame, without motion
 
 ``make picture`` takes them again. The other presets are found by their groups and by search.
 """

@@ -2,7 +2,7 @@
 
 The ranks need no MPI themselves: a rank's number comes from PMI_RANK or OMPI_COMM_WORLD_RANK, all
 else from the driver. mpiexec would end all ranks with the first that is killed; here each of its
-processes is an agent, which stays, so that the run says whom it has lost.
+processes is an agent, which stays, so that the run says which rank it has lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interface of collective algorithms: rank, size, send, recv, exchange, relay, span.
 
 Tensors are flat or contiguous, of any dtype; a tensor travels in slots of at most ``slot_bytes``.
-Every call may raise PeerLost, CollectiveError or RunTimeout, and never blocks for ever.
+Every call may raise PeerLost, CollectiveError or RunTimeout, and never blocks forever.
 """
 
 from __future__ import annotations

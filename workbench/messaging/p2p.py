@@ -90,7 +90,7 @@ class Transfer:
             after, self.after = self.after, None  # what is called may refer to us
             try:
                 after(self)
-            except Exception as raised:  # whoever waits must hear of it
+            except Exception as raised:  # a caller that waits must hear of it
                 self.error = self.error or raised
         self.finished = True
         while self.callbacks:
@@ -117,10 +117,10 @@ class Engine:
         self.spin_ns = comm.slots.spin_ns
         self.posted: deque[Transfer] = deque()  # by any thread; the progress engine takes them over
         self.pending: deque[Transfer] = deque()
-        self.blocked = 0  # since when nothing moves while somebody drives
+        self.blocked = 0  # since when nothing moves while a thread drives
         self.looked = 0  # when it was looked around last
         self.awake_ns = 0  # how long the mover stays awake for a slot
-        self.moved = 0  # when a slot was moved last: nobody has waited since before that
+        self.moved = 0  # when a slot was moved last: no caller has waited since before that
         self.closed = False
         self._patience: Patience | None = None
         self._lane_wait: tuple[int, int] | None = None  # the wait that the lane tells of
@@ -146,7 +146,7 @@ class Engine:
                 )
             if not self.progress(self.blocked):
                 return False
-        except Exception as error:  # whoever waits for a transfer must hear of it
+        except Exception as error:  # a caller that waits for a transfer must hear of it
             self.fail(error)
         self.blocked, self._patience, self._stale = 0, None, True
         if self._lane_wait and not self.pending:
@@ -185,7 +185,7 @@ class Engine:
 
     def move_slots(self, move: Any, box: Any, transfer: Transfer, since: int) -> int:
         """Have the mover's ``move`` send or take what can be moved of a message; return how many
-        slots that was. ``since``: when waiting for the first of them began; 0: nobody has waited.
+        slots that was. ``since``: when waiting for the first of them began; 0: none has waited.
         """
         mover, quiet = self.mover, collecting()
         count: int = move(

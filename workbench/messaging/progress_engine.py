@@ -23,7 +23,7 @@ from workbench.recording.events import now
 from workbench.shared_memory.control_block import SLICE
 from workbench.transports.doorbell import Bells
 
-GRACE = 0.5e-3  # seconds: who waits at once drives its message before the thread has a look
+GRACE = 0.5e-3  # seconds: a caller that waits at once drives its message before the thread looks
 RARELY = 4e-3  # seconds between the thread's looks where callers wait for all themselves
 LINGER = 20e-3  # seconds without messages after which the thread parks
 CROWDED_NS = 75_000  # a moment awake that takes longer: others want the cores too
@@ -37,9 +37,9 @@ class ProgressEngine:
         self.bells = Bells.create()
         self.pid = os.getpid()
         self.engines: list[Any] = []
-        self.lock = threading.Lock()  # who holds it drives
+        self.lock = threading.Lock()  # its holder drives
         # For ``engines`` and the thread: groups come and go on any thread, and whenever Python
-        # collects what nobody refers to.
+        # collects what nothing refers to.
         self._changing = threading.RLock()
         self._news = threading.Condition()
         self._sleepers = 0  # callers that wait for their turn, or for their message
@@ -169,7 +169,7 @@ class ProgressEngine:
                 if moment < since + spin_ns and not crowded:
                     # Awake: being woken costs more than most waits, where there is a core for it.
                     moved = self._stay_awake()
-                    crowded = now() - moment > CROWDED_NS  # somebody else has got it meanwhile
+                    crowded = now() - moment > CROWDED_NS  # another has got it meanwhile
                     continue
                 while self._thread_at_bell:
                     self._call_thread_off()
@@ -201,7 +201,7 @@ class ProgressEngine:
     def _listen(self, until: Sequence[Any] = ()) -> bool:
         """Announce that a thread is about to sleep; return whether something moved meanwhile.
 
-        A receiver that takes a lent message wakes nobody, unless somebody waits for that.
+        A receiver that takes a lent message wakes its sender only if that waits for it.
         """
         self._at_bell = True
         sends = receives = False
@@ -234,7 +234,7 @@ class ProgressEngine:
             if engine.pending and moment - engine.looked >= SLICE_NS:
                 engine.look(moment)
 
-    # -- who drives --
+    # -- driving --
 
     def _let_go(self) -> None:
         self.lock.release()

@@ -68,7 +68,7 @@ class RecvEngine(Engine):
         whole = [early for early in self._unexpected.pop(peer, ()) if early.finished]
         self._unexpected[peer] = deque(whole)
         super().abandon(peer, error)
-        if len(self.over) == self.comm.size - 1:  # nobody is left who could send
+        if len(self.over) == self.comm.size - 1:  # no rank is left that could send
             for transfer in [transfer for transfer in self.pending if transfer.peer < 0]:
                 self.pending.remove(transfer)
                 transfer.finish(error)

@@ -51,7 +51,7 @@ class SendEngine(Engine):
 
     def end_of(self, transfer: Transfer, error: PeerLost) -> None:
         self._leaving.pop(transfer.peer, None)
-        transfer.finish()  # dropped: nobody misses it
+        transfer.finish()  # dropped: it is not missed
 
     def forget(self) -> None:
         self._leaving.clear()

@@ -51,8 +51,8 @@ class Slots:
         self.verify = environment.text("WORKBENCH_VERIFY") == "1"
         self._out: dict[int, Any] = {}
         self._in: dict[int, Any] = {}
-        # Staying awake helps only who has a core of its own, and not on a thread beside computing:
-        # there it would hold the interpreter's lock that computing needs.
+        # Staying awake helps only a rank with a core of its own, and not on a thread beside
+        # computing: there it would hold the interpreter's lock that computing needs.
         local = sum(peer.board is not None for peer in members.peers)
         # Read for each group: a process that was started ahead of its run gets this later.
         spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000
@@ -354,7 +354,7 @@ class Slots:
                     chunk=chunk,
                 )
                 self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step + 1}")
-        finally:  # a wait that nobody ended was one too
+        finally:  # a wait that was not ended was one too
             self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
 
     def _meet(self, peer: Any, doing: str) -> None:

@@ -34,8 +34,8 @@ from workbench.shared_memory.segments import Semaphore
 from workbench.transports.peer_page import Board, Peer
 
 SECOND = 1_000_000_000
-CHAIN = SECOND // 2  # ns more for who waits for a peer that runs
-WORKS = 0.3  # of the time: who had a core for so long, or was ready for one, does not stall
+CHAIN = SECOND // 2  # ns more for a rank that waits for a peer that runs
+WORKS = 0.3  # of the time: a rank that had a core for so long, or was ready for one, does not stall
 _DETECT = CODE["detect"]
 _STATES = {
     "T": "stopped (SIGSTOP)",
@@ -215,7 +215,7 @@ class Patience:
     def look(self, awaited: Collection[int] = ()) -> list[int]:
         """Check the peers of messages that are waited for, ``awaited``; none in a collective.
 
-        Returns those of them that are spare and of whom nothing more will come.
+        Returns those of them that are spare and that will send nothing more.
         """
         watch, moment = self.watch, now()
         self.lane.recorder.lives(moment)
@@ -290,11 +290,11 @@ class Patience:
     def _is_over(self, peer: int, message: bool) -> bool:
         """Return whether nothing more will come from a peer."""
         other = self.watch.peers[peer]
-        # Who has left in good order has done its part of what all do together, but sends no more
-        # to who awaits it. A message may have come with the farewell, or just before the end: see
-        # once more.
+        # A peer that has left in good order has done its part of what all do together, but sends
+        # no more messages. One may have come with the farewell, or just before the end: look once
+        # more. Messages are drained by the call that awaits them.
         awaited = peer == self.peer or (message and peer in self.watch.spare)
-        if other.gone and (message or not awaited):  # messages are drained by who awaits them
+        if other.gone and (message or not awaited):
             return True
         if awaited and (other.left or other.gone):
             known_before = peer in self._farewells

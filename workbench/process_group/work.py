@@ -35,7 +35,7 @@ class WorkbenchWork(Work):
         self._raw = raw
         # An error set with Future.set_exception never reaches C++; one raised in a callback does.
         self._future = raw.then(self._outcome)
-        # Around telling those who wait: they may ask for more.
+        # Around telling the callers that wait: they may ask for more.
         self.telling: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     _error: BaseException | None
@@ -55,7 +55,7 @@ class WorkbenchWork(Work):
     def wait(self, timeout: timedelta | None = None) -> bool:
         limit = timeout.total_seconds() if timeout else None
         if self._over and self._teller == threading.get_ident():
-            pass  # one of those who are being told
+            pass  # one of those that are being told
         elif limit:
             if not self._done.wait(limit):
                 raise RunTimeout(f"the operation was not done in time. {timed_out(limit)}")
@@ -137,7 +137,7 @@ class P2PWork(Work):
     @property
     def arrived(self) -> torch.Tensor:
         """The message: the tensor that was passed for it, or, of a receive in place, that of its
-        sender, who waits until ``give_back``. It is read, and never written.
+        sender, which waits until ``give_back``. It is read, and never written.
         """
         x, message = self._result[0], self.transfer.in_place
         return x if message is None else message.tensor(x.dtype)

@@ -21,7 +21,7 @@ class Groups:
     def get(self, name: str, ranks: Sequence[int] | None = None) -> dist.ProcessGroup:
         """Return the group of this name, of all ranks or of these.
 
-        All of them make it, in the same order; who is not in it must not use it.
+        All of them make it, in the same order; a rank that is not in it must not use it.
         """
         if name not in self._groups:
             within = list(range(self._ranks)) if ranks is None else list(ranks)

@@ -380,7 +380,7 @@ class Job:
     def group(self, name: str, ranks: Sequence[int] | None = None) -> dist.ProcessGroup:
         """Return a group under this name, of all ranks or of these.
 
-        All of them make it, on first use, in the same order; who is not in it must not use it.
+        All of them make it, on first use, in the same order; ranks outside of it must not use it.
         """
         return self._groups.get(name, ranks)
 

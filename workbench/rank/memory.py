@@ -30,7 +30,7 @@ class Held:
 
     def __init__(self, memory: Memory, tensor: torch.Tensor, address: int, nbytes: int) -> None:
         """Count ``tensor``; ``address`` and ``nbytes`` are those of its storage."""
-        # Detached: an output that its own graph keeps would keep the graph in turn, for ever.
+        # Detached: an output that its own graph keeps would keep the graph in turn, forever.
         self.tensor = tensor if tensor.grad_fn is None else tensor.detach()
         self.memory, self.address, self.nbytes = memory, address, nbytes
         refers = memory.refers

@@ -95,7 +95,7 @@ class ReplicaDigests:
         until = f"found before iteration {iteration + 1}, digest_every={self._every}"
         ranks = [members[rank] for rank in bad]
         words, first = self._words(ranks, since, what, until), ranks[0] if ranks else -1
-        if not bad and job.exp.recovery == "restart":  # a checkpoint is right, whoever is wrong
+        if not bad and job.exp.recovery == "restart":  # a checkpoint is right in any case
             ranks = [*members]
         speaker = min(set(range(job.ranks)) - {*bad}, default=0)
         for rank in ranks if job.rank == speaker else ():
@@ -109,7 +109,7 @@ class ReplicaDigests:
         if not ranks:
             return (
                 f"replicas differ {since} in {what} ({until}), and no more than half of the "
-                f"{self._job.ranks} ranks agree: nobody knows which is right. Three ranks or more "
+                f"{self._job.ranks} ranks agree, so none is known to be right. Three ranks or more "
                 "have a majority, and recovery='restart' needs none"
             )
         who = f"rank {ranks[0]} differs" if len(ranks) == 1 else f"ranks {ranks} differ"

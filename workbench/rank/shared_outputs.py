@@ -77,7 +77,7 @@ class Outputs:
         return output
 
     def _answer(self, *arguments: Any, **named: Any) -> Any:
-        """Return what the model made of these very tensors, if nobody has written to them since."""
+        """Return what the model made of these very tensors, if they were not written to since."""
         for call in () if named else self._calls:
             if len(call.arguments) == len(arguments) and all(map(is_, call.arguments, arguments)):
                 if _versions(*arguments, call.output) == call.versions:

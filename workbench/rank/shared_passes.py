@@ -91,7 +91,7 @@ class SharedPass:
             return True
         what = self._trace(error)
         verdicts = self._exchange(alarm, bool(what.bad))
-        # Who has the samples, else who raised the alarm.
+        # The rank that has the samples, else the one that raised the alarm.
         at = 1 if any(one[1] for one in verdicts) else 0
         if self._policy == "fail":
             if verdicts[job.rank][at]:

@@ -130,7 +130,7 @@ def take_over(job: Joining, before: Before | None) -> int:
     furthest = max(done)
     source = done.index(furthest)
     snapshot = Snapshot() if before is None else before.snapshot()
-    behind = _NOTHING + 1 if job.alone else furthest  # who has done less receives
+    behind = _NOTHING + 1 if job.alone else furthest  # a rank that has done less receives
     receives, nbytes = done[job.rank] < behind, 0
     if _any_below(done, behind):
         history = before.history if before is not None else {}
@@ -222,7 +222,7 @@ def _receive(
     group: dist.ProcessGroup,
 ) -> dict[str, torch.Tensor]:
     """Return the source's tensors: many in one message, since a fresh rank's first call of a size
-    is worked out anew, for milliseconds each.
+    is worked out again, for milliseconds each.
     """
     if job.rank == source:
         result = {key: own[key].detach().contiguous() for key, _, _ in described}

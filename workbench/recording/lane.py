@@ -71,7 +71,7 @@ class Lane:
         self.write = no_write if lost is None else _counting(lost)
 
     def leave(self, lost: Callable[[], None]) -> int:
-        """Write here no more; who still does is ``lost``. Returns how many rows there are."""
+        """Write here no more; rows written later are ``lost``. Returns how many rows there are."""
         self.idle()
         self._end(lost)
         self._page, self._contexts = bytearray(PAGE), nowhere()

@@ -103,7 +103,7 @@ class OwnTime:
 
     @property
     def seconds(self) -> float:
-        """So far. To be asked several times a second: from one time to the next it looks anew."""
+        """So far. To be asked several times a second: from one time to the next it looks again."""
         moment = time.monotonic()
         if (passed := moment - self._at) >= LOOK:
             after = {pid: thread_times(pid) for pid in self._pids}

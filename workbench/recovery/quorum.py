@@ -42,7 +42,7 @@ def check(exp: Experiment) -> None:
     if EQUAL not in names and exp.strategy not in ROUNDS:
         raise SpecError.at(
             "recovery",
-            f"'quorum' asks who has come to the mean that all take, and strategy "
+            f"'quorum' asks which ranks have come to the mean that all take, and strategy "
             f"{source.shown(exp.strategy)} takes none: take recovery='wait' or 'shrink', or a "
             "strategy such as 'data_parallel', 'ddp', 'local_sgd' or 'diloco'",
             exp.recovery,

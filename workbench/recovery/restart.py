@@ -18,7 +18,7 @@ from workbench.experiment.team import Failure, Team
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
 
-MOST = 100  # failures of one run: more, and it would do the same iterations for ever
+MOST = 100  # failures of one run: with more it would repeat the same iterations forever
 
 
 def recover(failure: Failure) -> Team | None:

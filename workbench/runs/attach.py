@@ -194,7 +194,7 @@ class Watching(Shown):
 
 @checked
 def watch(folder: Place) -> Watching:
-    """Watch a job that somebody else started, and that records into ``folder``: as ``workbench
+    """Watch a job that another program started, and that records into ``folder``: as ``workbench
     attach`` prints it, or as WORKBENCH_TRACE names it. The folder may come later than the watcher.
     On this machine, the address of the job's page does in place of its folder.
 

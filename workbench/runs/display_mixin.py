@@ -104,8 +104,8 @@ class Shown(Tables):
 
     def skipped(self) -> list[Skipped]:
         """Return the minibatches that all ranks left out (``bad_minibatch="skip"``), so far, or one
-        rank its share of: who found each, why, the ids of what was left out, which of them are bad,
-        and in which layer.
+        rank its share of: the rank that found each, why, the ids of what was left out, which of
+        them are bad, and in which layer.
         """
         from workbench.store.skipped import skipped_of
 
@@ -113,8 +113,8 @@ class Shown(Tables):
 
     def poison(self) -> Poison | None:
         """Follow the first NaN that ``wb.Corrupt`` put into a gradient through the recorded
-        messages of its iteration: which chunks carried it, and whom they reached in which step.
-        None where none was, or it was found before the sum: see analysis/poison.py.
+        messages of its iteration: which chunks carried it, and which ranks they reached in which
+        step. None where none was, or it was found before the sum: see analysis/poison.py.
         """
         from workbench.analysis.poison import follow
 

@@ -32,7 +32,7 @@ def check_enough(exp: Experiment, members: Collection[int], lost: Mapping[int, H
         played = [rank for rank in lost if missing_role(exp, {*members, rank}) != role]
         rank = min(played or lost)
         raise TooFewRanks(
-            f"every {role} has ended, and without one nobody can train. Lost: {named}. A run goes "
+            f"every {role} has ended, and without one no rank can train. Lost: {named}. A run goes "
             "on without one of several; recovery='replace' starts a new one",
             rank,
             how=lost[rank],

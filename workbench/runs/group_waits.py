@@ -75,7 +75,7 @@ def waits_in(
 
 
 def wait_words(waits: Mapping[int, GroupWait]) -> list[str]:
-    """Return in a sentence who waits for whom in which group, and whether that is a circle."""
+    """Return in a sentence which rank waits for which in which group, and whether in a circle."""
     if not waits:
         return []
     circle = _circle(waits)

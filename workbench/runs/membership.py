@@ -85,7 +85,7 @@ class Membership:
             self._waiting.discard(rank)
 
     def begin(self, team: Team) -> None:
-        """Note that a team goes on: who was waiting and is in it has joined."""
+        """Note that a team goes on: a rank that was waiting and is in it has joined."""
         with self._lock:
             self._waiting -= {*team.members}
             self._leaving &= {*team.members}

@@ -67,8 +67,8 @@ class Quorum:
 
 
 def late_of(word: int, generation: int, seconds: float) -> int | None:
-    """Return who is late by that word; None: no rank in this generation, or it was said longer than
-    ``seconds`` ago.
+    """Return which rank is late by that word; None: no rank in this generation, or it was said
+    longer than ``seconds`` ago.
     """
     old = time.monotonic_ns() // 1_000_000 - (word >> 20) > seconds * 1000
     return None if not word or old or (word >> 10 & 1023) != generation & 1023 else word & 1023

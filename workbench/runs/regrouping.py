@@ -47,8 +47,8 @@ class Regrouping:
     ``left``: the reports of ranks that have left their generation. ``evicted``: members that are
     being ended; ``corrupt``: the evicted ones whose replica differs; ``sent_off``: ranks that were
     told to end by themselves; ``out``: present and former members that do not answer; ``reports``:
-    their reports, once they have left their generation too. ``membership``: who is to join, or to
-    leave. ``recoveries``: those so far.
+    their reports, once they have left their generation too. ``membership``: ranks that are to
+    join, or to leave. ``recoveries``: those so far.
     """
 
     def __init__(self, exp: Experiment, control: Control) -> None:

@@ -187,7 +187,7 @@ class Run(Elastic, Lifetime, Shown):
                 error,
                 lambda: supervisor.regrouping.past_losses(self.store),
             )
-        except Exception as error:  # a fault of ours: who waits for the run must hear of it
+        except Exception as error:  # a fault of ours: callers that wait must hear of it
             text = "".join(traceback.format_exception(error))
             result = Result(error=WorkbenchError(f"the driver's own thread raised:\n{text}"))
         try:

@@ -134,7 +134,7 @@ def _stack(thread: dict[str, Any]) -> Stack:
 
 
 def findings(ranks: Sequence[RankStack], waits: Sequence[str] = ()) -> list[str]:
-    """Return in sentences who stands where, and who is missing where the others wait. ``waits``:
+    """Return in sentences where each rank is, and which are missing where others wait. ``waits``:
     what the records of an attached job say of that (group_waits.py).
     """
     sentences = []

@@ -247,7 +247,7 @@ class Supervisor:
         cause = (lost or regrouping.left) if self._exp.recovers else waits and not lost
         if not cause or self._failures or self._refused:
             return False
-        members = regrouping.team.members  # of those it could spare nobody leaves any more
+        members = regrouping.team.members  # of those it could spare none leaves any more
         lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}
         self._note_lost(lost)
         regrouping.call_back(lost)

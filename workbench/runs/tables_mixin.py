@@ -72,7 +72,7 @@ class Tables:
 
     @checked
     def waits(self, iteration: Number | None = None) -> pl.DataFrame:
-        """Sum up who waited for whom, in one ``iteration`` or in all: a row per rank and peer.
+        """Sum up the waits of ranks for peers, in one ``iteration`` or in all: a row per pair.
 
         rank; peer: for whose bytes it waited; what: the collective, "message" (point to point,
         push and pull too) or "grant" (a worker, until its server lets it go on); waits: how many;

@@ -22,7 +22,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # CHECKPOINT is the iteration before which all ranks write one that was asked for; SAVED and
 # NOT_SAVED are 1 + the iteration of the last that is whole, and of the last that failed.
 # LOST is 1 + the generation that has lost a rank: a rank of that one or an older leaves it.
-# QUORUM is for how many ns a rank may be late, until others name it; 0: for ever.
+# QUORUM is for how many ns a rank may be late, until others name it; 0: forever.
 # REGROUP is the iteration before which all leave their group, to form one with or without a rank.
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
 # NIC_PS is the time of a byte in each host's network card (ps, 0 for unlimited), NIC_RANKS how many

@@ -34,7 +34,7 @@ from workbench.store.rank_reader import CompiledReader, RankReader, reader
 PERIOD_S = 0.04
 HURRY_S = 0.004  # when a ring was over a quarter full
 HURRY_FROM = 0.25
-LEISURE = 8  # periods between two drains where nobody looks on and no ring fills
+LEISURE = 8  # periods between two drains while no reader waits and no ring fills
 LONG_LEISURE = 25  # the same where C keeps the rings from filling
 LONGEST_WATCH_S = 3000.0  # it ends when a word is set
 

@@ -133,7 +133,7 @@ class Store:
         wake: Callable[[], None] | None,
     ) -> None:
         """Set what the collector answers with: ``look`` says what the lanes are in right now,
-        ``wake`` is told that a reader waits for rows; None: nobody collects any more.
+        ``wake`` is told that a reader waits for rows; None: rows are not collected any more.
         """
         self._look, self._wake = look, wake
 
@@ -242,7 +242,7 @@ class Store:
     # ---- spilling
 
     def put_away(self) -> None:
-        """Move all rows to a file: what nobody looks at needs no memory. Read they are as ever."""
+        """Move all rows to a file, so that they need no memory. They are read as before."""
         if (spiller := self._spiller) is not None:
             spiller.join()
         if self._in_memory:

@@ -32,7 +32,7 @@ NAMED = r"^bucket (\d+)$"  # a collective's name
 class Overlap:
     """The measured overlap.
 
-    All means are over ranks and iterations without the first two: DDP builds its buckets anew in
+    All means are over ranks and iterations without the first two: DDP builds its buckets again in
     the second one.
     """
 

@@ -32,7 +32,7 @@ class Regained:
 
 @dataclass(frozen=True)
 class Recovery:
-    """One recovery: from which failure, and with whom the run went on.
+    """One recovery: from which failure, and with which ranks the run went on.
 
     ``lost``: how ranks ended, by rank. ``failed_in``: the iteration that the furthest survivor was
     in; ``iteration``: the one that training went on with. ``members``: the ranks of

@@ -69,7 +69,7 @@ def ends_of_text(text: str) -> dict[int, Ended]:
 
 def lost_in(ends: Mapping[int, Ended]) -> dict[str, str]:
     """Return the rank whose end most likely made torchrun restart an attempt, and how it ended; {}
-    where nobody's is known. Who lost a peer is a consequence, as is who was killed after another
+    where none is known. A rank that lost a peer is a consequence, as is one killed after another
     had raised or exited: torchrun ends the rest.
     """
     bad = {rank: one for rank, one in ends.items() if one.words != ""}

@@ -15,7 +15,7 @@ class Skipped:
     """One minibatch that all ranks left out, or a rank's share of it that it left out alone, as one
     rank found it.
 
-    ``rank``: who found it. ``why``: the error in words, or that its gradient is not finite.
+    ``rank``: the one that found it. ``why``: the error, or that its gradient is not finite.
     ``samples``: the ids of all that was left out; ``bad``: those of the rank's share that are bad
     by themselves. ``layer``: the first whose output is not finite; ``parameters``: whose
     gradient is not.

@@ -45,7 +45,7 @@ WITHOUT = ("memory_limit", "checkpoint", "scale_batch")  # fields of an Experime
 class Config:
     """Options of ``strategy="elephas"``."""
 
-    mode: Literal["synchronous", "asynchronous", "hogwild"] = "asynchronous"  # who waits for whom
+    mode: Literal["synchronous", "asynchronous", "hogwild"] = "asynchronous"  # how workers wait
     frequency: Literal["epoch", "batch"] = "epoch"  # how often a worker pulls and pushes
     rows: str | Source = ""  # rows(spark) or a table of Spark's; left out: the task's, in parts
 

@@ -1,4 +1,4 @@
-"""Models cut into stages: ``wb.split`` shows it; the parts are here together for who trains them.
+"""Models cut into stages: ``wb.split`` shows it; training takes the parts from here.
 
 wb.split("char_transformer", stages=4)     traced, measured, cut where the slowest stage is fastest
 """

@@ -1,4 +1,4 @@
-"""Is a run with faults the training that nobody interrupted?
+"""Is a run with faults the uninterrupted training?
 
 Where a synchronous algorithm recovers, no sample is lost and no gradient is applied twice: the
 losses equal those of one process. In float64 that can be told from rounding. Whether an experiment
@@ -58,7 +58,7 @@ def _is_sequential(exp: Experiment) -> bool:
 
 
 def _losses(exp: Experiment) -> list[float]:
-    """Return the losses of a run that nobody disturbs; the trials of one seed share it."""
+    """Return the losses of an undisturbed run; the trials of one seed share it."""
     text = exp.to_yaml()
     if text not in _KNOWN:
         if len(_KNOWN) == MOST_KEPT:

@@ -8,7 +8,7 @@ Nothing else is known here: no algorithm, no schedule. The rules, for one slot o
 * a ``recv`` named "fused" adds what was carried; a plain one replaces what the rank holds, unless a
   ``reduce`` row from the same peer at the same step adds it;
 * a ``reduce`` row whose peer is the rank itself adds the rank's own part, kept aside;
-* in a barrier, where nothing but the word travels, every ``recv`` adds: who has been heard of.
+* in a barrier, where no data travel, every ``recv`` adds the ranks that have been heard of.
 
 Parts are counted, so that one that is in twice shows as 2. On a rank, time decides what came first.
 Where a receive and a send overlap, the step does: what arrived at an earlier step is in what

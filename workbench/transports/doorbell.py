@@ -62,8 +62,8 @@ def collecting() -> bool:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Ring at the end, once each, the bells that this thread rings meanwhile: who is woken by the
-    first of several messages would only wait again for the next.
+    """Ring at the end, once each, the bells that this thread rings meanwhile: a process woken by
+    the first of several messages would only wait again for the next.
     """
     if _together.thread:  # another thread does, or this one already
         yield

@@ -107,7 +107,7 @@ class Stage(Picture):
             run.at_end(lambda: self._publish(update=True))
 
     def renew(self) -> None:
-        """Bring the still picture up to date. Pages draw the stage anew for that, so it is done
+        """Bring the still picture up to date. Pages draw the stage again for that, so it is done
         once where a page shows it live: the reader may have gone to another scene.
         """
         if self._shown and not (self._renewed and self._page.listens):

@@ -67,7 +67,7 @@ class Message:
 
     @cached_property
     def packet(self) -> bytes:
-        """The whole message as one block, made once for all who are sent it: the length of the
+        """The whole message as one block, made once for all receivers: the length of the
         header (u4), the header as JSON, the payload.
         """
         header = json.dumps(self.header, allow_nan=False).encode()

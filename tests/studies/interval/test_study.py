@@ -93,7 +93,7 @@ def test_failures_that_leave_no_time_to_train_are_said(tmp_path: Path) -> None:
         ({}, {"seeds": 0}, "seeds"),
         ({"checkpoint": None}, {}, "this experiment writes none"),
         ({"record": False}, {}, "record=False"),
-        ({"faults": wb.Kill(rank=0, at_iteration=1)}, {}, "draws whom it kills"),
+        ({"faults": wb.Kill(rank=0, at_iteration=1)}, {}, "draws its own kills"),
         ({"backend": "gloo"}, {}, "needs backend='workbench'"),
     ],
 )

@@ -1,7 +1,7 @@
 """The web app: pages served by Panel, for this machine only unless told otherwise.
 
     serving.py   workbench serve: options, the server's life
-    door.py      who may come in
+    door.py      which visitors may come in
     start.py     the page /      presets, form, past runs (past.py)
     compare.py   the page /compare, and the cards that start a comparison
     run.py       the pages /run and /watch: the stage, charts (charts.py)

@@ -108,7 +108,7 @@ class Charts:
             self.refresh()
 
     def refresh(self) -> None:
-        """Draw anew if there is something new, in another thread."""
+        """Draw again if there is something new, in another thread."""
         self._redrawing.ask()
 
     def _refresh(self) -> None:

@@ -27,7 +27,7 @@ from workbench.views.scenes import first_scene
 NONE = (
     "There is no such comparison here",
     "Its runs may have been forgotten, an hour after their last page was closed, or the server has "
-    "been started anew since.",
+    "been started again since.",
 )
 
 
@@ -141,7 +141,7 @@ def address_of(hosted: HostedComparison) -> str:
 
 
 def compare_page(site: Site) -> pn.Template:
-    """Build the page at ``/compare?id=``, for all who have the comparison's address."""
+    """Build the page at ``/compare?id=``, for everyone with the comparison's address."""
     hosted = site.comparisons.find(address_value("id"))
     if hosted is None:
         return frame(NONE[0], {"ground": Ground()}, NONE, site.logout)

@@ -61,7 +61,7 @@ class HostedComparison:
         self._comparison.stop()
 
     def _begin(self, trial: Trial) -> Past | None:
-        """Start a run, unless it was stopped, or nobody has looked since the last one."""
+        """Start a run, unless it was stopped, or no visitor has looked since the last one."""
         if not (trial is self.trials[0] or self._is_shown()):
             return None
         hosted = self._runs.start(trial.experiment, self.owner, trial.name, self.place)
@@ -100,7 +100,7 @@ class Comparisons:
         return hosted
 
     def find(self, id: str) -> HostedComparison | None:
-        """Return the comparison with this id, for all who have its address."""
+        """Return the comparison with this id, for everyone with its address."""
         return next((one for one in self._kept() if one.id == id), None)
 
     def of(self, owner: str) -> list[HostedComparison]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 FIRST_WAIT = 1.0  # seconds after the first wrong one
 LONGEST_WAIT = 900.0  # seconds
-QUIET = 3600.0  # seconds after the end of its wait until an address starts anew
+QUIET = 3600.0  # seconds after the end of its wait until an address starts again
 MOST_ADDRESSES = 4096  # that are remembered: the one whose wait is over first makes room
 
 

@@ -110,7 +110,7 @@ class PastRuns:
         return plain(beside_reference(chosen, self.reference)) if chosen else []
 
     def _draw(self, chosen: list[Past]) -> None:
-        """Draw the figure anew where a run, its end or the ground has changed."""
+        """Draw the figure again where a run, its end or the ground has changed."""
         if not self.ground.known:
             return
         theme = self.ground.theme

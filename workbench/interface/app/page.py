@@ -351,7 +351,7 @@ def frame(
         page.add_panel(name, shown)
     document().title = title
     # Panel says so only in an answer with the page. A page whose line was lost for long makes its
-    # session anew by websocket, and would be sent to another server for its styles.
+    # session again by websocket, and would be sent to another server for its styles.
     document().template_variables["dist_url"] = LOCAL_DIST
     return page
 

@@ -1,4 +1,4 @@
-"""The pages of a run: one with all controls, for all who have its address; one to watch only."""
+"""The pages of a run: one with all controls, for everyone with its address; one to watch only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SOON = 300.0  # seconds before its end from which a run's page says how much tim
 NONE = (
     "There is no such run here",
     "It may have been forgotten, an hour after its last page was closed, or the server has been "
-    "started anew since.",
+    "started again since.",
     "Runs that you have started stand on the start page.",
 )
 
@@ -202,7 +202,7 @@ def _before(site: Site, hosted: Hosted) -> Hosted | None:
 
 
 def run_page(site: Site) -> pn.Template:
-    """Build the page at ``/run?id=``, for all who have the run's address."""
+    """Build the page at ``/run?id=``, for everyone with the run's address."""
     return _page(site, site.runs.find(address_value("id")), readonly=False)
 
 

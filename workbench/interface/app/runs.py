@@ -155,7 +155,7 @@ class Runs:
             self._places.remove(place)
 
     def find(self, id: str) -> Hosted | None:
-        """Return the run with this id, for all who have its address."""
+        """Return the run with this id, for everyone with its address."""
         return self._hosted.get(id)
 
     def find_watched(self, watch: str) -> Hosted | None:

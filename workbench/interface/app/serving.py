@@ -161,7 +161,7 @@ def warm() -> None:
 
     That takes a second and more, some of which Panel would spend on the thread that serves every
     page. The first page that is open in a browser begins it, the others find it done: a server
-    that nobody uses holds no torch and no ranks.
+    that is not in use holds no torch and no ranks.
     """
     warm_pool().keep(WARM_RANKS)
     import torch.distributed  # noqa: F401

@@ -64,7 +64,7 @@ class Turns:
 
 
 class Redrawing:
-    """A part of a page that is drawn anew whenever it is asked for, once at a time."""
+    """A part of a page that is drawn again whenever it is asked for, once at a time."""
 
     def __init__(self, turns: Turns, visitor: str, draw: Task) -> None:
         self._turns, self._visitor, self._draw = turns, visitor, draw
@@ -86,7 +86,7 @@ class Redrawing:
         try:
             self._draw()
         finally:
-            with self._lock:  # afterwards who asks queues it
+            with self._lock:  # afterwards a caller queues it
                 again = self._queued = self._is_due
             if again:
                 self._turns.do(self._visitor, self._work)

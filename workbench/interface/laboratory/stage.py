@@ -18,7 +18,7 @@ class LiveStage(Picture):
         super().__init__()
         self._on_start = on_start
         self._page: Page | None = None
-        self._greeted = False  # a page has asked before; who asks later is answered then
+        self._greeted = False  # a page has asked before; one that asks later is answered then
         self.on_msg(self._hear)
         self.await_page()
 

@@ -66,12 +66,12 @@ class Driver:
         self._name = secrets.token_hex(8)  # by which it knows this agent when that calls again
         self.session = Session("workbench agent")
         self.patience = FIRST_PATIENCE
-        self._hello: dict[str, Any] = {}  # who calls
+        self._hello: dict[str, Any] = {}  # which rank calls
         self.gone = False  # it has ended, or cannot be reached for longer than we wait
         self._calling: threading.Thread | None = None
 
     def greet(self, sock: socket.socket, pid: int) -> None:
-        """Tell the driver who calls: the rank's number, if there is one, its process, its place."""
+        """Send the driver the rank's number, if there is one, its process and its place."""
         place = place_in_job(os.environ)
         self._hello = {
             "key": self._key,
@@ -111,12 +111,12 @@ class Driver:
                 return
             try:
                 channel = self._channel(socket.create_connection(self._at, timeout=REACH), ANSWER)
-                # All of it: the driver may have hung up before it had read who calls.
+                # All of it: the driver may have hung up before it had read that.
                 ipc.send(channel.socket, {**self._hello, "has": self.session.has})
                 channel.socket.settimeout(ANSWER)
                 answer = ipc.receive(channel.socket)
             except (ConnectionRefusedError, WorkbenchError):
-                break  # nobody listens there any more, or somebody else does
+                break  # no driver listens there any more, or another program does
             except OSError:
                 time.sleep(AGAIN)
                 continue
@@ -170,7 +170,7 @@ class Agent:
         while not self._ended():
             readable = self._wait([*heard, *self._printed])
             if self._driver.gone:
-                os.kill(self._pid, signal.SIGKILL)  # a child of ours: nobody else's number yet
+                os.kill(self._pid, signal.SIGKILL)  # our child: its number is not reused yet
                 break
             if self._rank in readable and not self._pass_up():
                 heard.discard(self._rank)

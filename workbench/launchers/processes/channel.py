@@ -199,7 +199,7 @@ class _Pipe:
             while self._step():
                 pass
         except OSError:
-            pass  # the other side is gone; whoever reads learns it by the end of the stream
+            pass  # the other side is gone; the reader learns it by the end of the stream
         finally:
             self._raw.close()
             self._plain.close()

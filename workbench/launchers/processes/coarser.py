@@ -5,7 +5,7 @@
     2  a call's messages to a peer    send x 40           recv x 40
 
 A folded row stands for ``value`` rows: its bytes and its length are their sums, its end is the last
-one's, and what differed among them (slot; step and chunk, too) is -1. Rows are numbered anew after
+one's, and what differed among them (slot; step and chunk, too) is -1. Rows are numbered again after
 folding, so that a gap in the numbers is a loss, as ever. The rank itself knows nothing of it.
 """
 
@@ -64,7 +64,7 @@ class Folding:
     def __init__(self) -> None:
         self.chunks = self.rows = 0
         self._gone = 0  # rows that are not there any more
-        self._firsts = {0: 0}  # where a lane's own count begins: as written, as numbered anew
+        self._firsts = {0: 0}  # where a lane's own count begins: as written, as numbered again
         self._whole_until = 0
 
     def take(self, rows: Records, contexts: Records, level: int) -> tuple[Records, Records]:

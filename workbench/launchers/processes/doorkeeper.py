@@ -23,8 +23,8 @@ _log = logging.getLogger("workbench.launchers")
 
 class Doorkeeper:
     """Lets in callers that show the run's key, each asked in a thread of its own: one that says
-    nothing, or too much, keeps no other waiting. ``identity``: callers must speak TLS. ``awaited``:
-    how many are to call, perhaps all at once.
+    nothing, or too much, does not keep another waiting. ``identity``: callers must use TLS.
+    ``awaited``: how many are to call, perhaps all at once.
     """
 
     def __init__(self, identity: Identity | None, awaited: int = 0) -> None:
@@ -46,8 +46,8 @@ class Doorkeeper:
         return bool(self._asking) or not self._known.empty()
 
     def ask(self, caller: socket.socket, address: Any) -> None:
-        """Ask a caller who it is. Where there are too many, hang up on the one that has been silent
-        for longest: an agent speaks at once.
+        """Ask a caller for the key. Where there are too many, hang up on the one that has been
+        silent for longest: an agent speaks at once.
         """
         with self._lock:
             if len(self._asking) >= self._most:
@@ -61,7 +61,7 @@ class Doorkeeper:
         threads.start(lambda: self._ask(caller, address), "workbench caller", self.__exit__)
 
     def known(self) -> Iterator[tuple[dict[str, Any], Channel]]:
-        """Yield those who have shown the key since the last call."""
+        """Yield the callers that have shown the key since the last call."""
         with contextlib.suppress(queue.Empty):
             while True:
                 yield self._known.get_nowait()
@@ -70,7 +70,7 @@ class Doorkeeper:
         return self
 
     def __exit__(self, *_of_error: object) -> None:
-        """Ask nobody any more."""
+        """Ask no further caller."""
         self._over = True
         for caller in [*self._asking]:
             _hang_up(caller)

@@ -147,11 +147,11 @@ class _ForkServer:
             _share()
 
     def end(self) -> None:
-        """Kill every rank and what they left, and stay until it is gone: who waits for us may count
-        on that.
+        """Kill every rank and what they left, and stay until it is gone: a process that waits for
+        us can count on that.
         """
         for pid in self._living:
-            os.kill(pid, signal.SIGKILL)  # ours to reap, so the number is nobody else's yet
+            os.kill(pid, signal.SIGKILL)  # ours to reap, so no other process has the number yet
         end_children(PATIENCE)
 
     def _tell_of_the_ended(self) -> None:

@@ -70,7 +70,7 @@ class MeetingPlace(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts ranks; made anew for every run.
+    """Starts ranks; each run has its own.
 
     ``alive``: it can still say how ranks end; ``end``: in words, why it cannot.
     """

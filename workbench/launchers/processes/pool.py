@@ -314,7 +314,7 @@ def shutdown() -> None:
     """End all that goes on here: runs under every launcher, comparisons, studies, ranks that run
     cells, and the warm pool. When this returns, each is done and no process of ours is left.
 
-    The next run starts anew. Raises WorkbenchError, which names them, where processes do not end.
+    The next run starts new ones. Raises WorkbenchError, which names processes that do not end.
     """
     threads.stop_launching()
     try:

@@ -21,7 +21,7 @@ from workbench.launchers.processes.doorkeeper import Doorkeeper
 from workbench.launchers.processes.remote_rank import ALIVE_S, RemoteRank
 from workbench.transports.meeting_place import must_reach
 
-# Seconds until those who have called are looked at again: where one is being asked, and else.
+# Seconds until the callers are looked at again: while one is being asked, and otherwise.
 SOON, LOOK = 0.002, 0.05
 
 
@@ -69,7 +69,7 @@ class Reception:
         return ranks
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Answer no further caller."""
         self._closed.set()
         with contextlib.suppress(OSError):  # closed already
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -87,7 +87,7 @@ class Reception:
         with self._listener, self._doorkeeper:
             while not self._closed.is_set():
                 self._listener.settimeout(SOON if self._doorkeeper.asks else LOOK)
-                with contextlib.suppress(OSError):  # nobody calls; or it is closed
+                with contextlib.suppress(OSError):  # no caller; or it is closed
                     self._doorkeeper.ask(*self._listener.accept())
                 for hello, agent in self._doorkeeper.known():
                     self._admit(hello, agent)
@@ -118,7 +118,7 @@ class Reception:
             self._news.notify_all()
 
     def _greet(self) -> None:
-        """Tell those who wait for others that the driver is there."""
+        """Tell agents that wait for others that the driver is there."""
         if time.monotonic() - self._greeted > ALIVE_S:
             self._greeted = time.monotonic()
             for one in self._called.values():

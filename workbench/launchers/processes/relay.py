@@ -130,7 +130,7 @@ class TraceReader:
         used = (LANES_AT + len(self._rings) // 2 * PAGE) // 8
         header = self._head[: PAGE // 8].copy()
         fence()  # what it counts is behind it
-        header[H_KNOCKS] = 0  # who writes here wakes nobody there
+        header[H_KNOCKS] = 0  # a write here wakes no process there
         head, known = np.concatenate([header, self._head[PAGE // 8 : used]]), self._known[:used]
         pieces = np.flatnonzero((head != known).reshape(-1, PIECE // 8).any(axis=1))
         known[:] = head

@@ -39,7 +39,7 @@ def serve(fd, life_lines):
 
 runpy.run_path({guardian!r})["main"]({fd}, {driver}, serve)
 """
-# What tells a program started here that it is a rank of somebody else's job.
+# What tells a program started here that it is a rank of another job.
 _OTHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "TORCHELASTIC_")
 

@@ -2,7 +2,7 @@
 
 A file of such a folder is a saved run (``wb.load``), with what was found in its metadata. Its name
 ends with a hash of all that the run depends on: the experiment, and the text of code that it names
-by path. What is changed since is run anew, beside the old file.
+by path. What has changed since is run again, beside the old file.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def check(exp: Experiment, every: Sequence[int]) -> None:
     if exp.resume:
         raise SpecError("each run of a study begins at its beginning: leave out resume")
     if any(isinstance(fault, Kill) for fault in exp.faults):
-        raise SpecError("interval draws whom it kills, and when: leave out the kills in faults")
+        raise SpecError("interval draws its own kills: leave out those in faults")
     if len({*every}) < len(every):
         raise SpecError(f"every = {every!r}: each interval once")
     if max(every) >= exp.iterations:

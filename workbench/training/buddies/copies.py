@@ -136,7 +136,7 @@ class Buddies:
         begins = "resumed" not in job.prepared and not any(one["completed"] for one in offers)
         if not common and begins:
             resume_losses(job, before, 0)
-            return 0  # nobody had done an iteration: all have what a run begins with
+            return 0  # no rank had done an iteration: all have what a run begins with
         if not common:
             return self._from_checkpoint(offers[0]["checkpoint"], having)
         border: int = max(common)
@@ -185,7 +185,7 @@ class Buddies:
         return first
 
     def _tell(self, border: int, receives: list[int], snapshot: Snapshot) -> None:
-        """Tell the run where it goes on, and who received what."""
+        """Tell the run where it goes on, and which rank received what."""
         if self._job.rank == 0:
             ranks, run_rank = self._job.ranks, self._job.session.run_rank
             elements = sum(one.numel() for one in snapshot.tensors.values())

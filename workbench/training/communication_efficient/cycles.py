@@ -94,7 +94,7 @@ class Cycles:
                 answer = self._negotiate(report, coordinator)
                 self._share([self._parameters[place] for place in answer])
                 shared += len(answer)
-        except BaseException as error:  # it belongs to who computes
+        except BaseException as error:  # it belongs to the thread that computes
             self._error = error
 
     def _news(self, reported: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The log of DDP's buckets: the parameters of each, as its hook is given them.
 
 DDP begins with buckets in the reverse order of the parameters, or with a single one where it may
-rebuild them; after the first backward it builds them anew, in the order in which gradients came.
+rebuild them; after the first backward it builds them again, in the order in which gradients came.
 
 Source  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB
         2020, section 3.2.3.

@@ -36,7 +36,7 @@ class ElephasWorker(Worker):
                     break
                 self._pull(done)
                 before_N = self.flat.values_N.clone()
-                if self.mode == "synchronous":  # a round is a job of Spark's there, and begins anew
+                if self.mode == "synchronous":  # there a round is a new job of Spark's
                     self.optimizer = job.optimizer(self.model, keep=False)
             self._train(done)
             if self.rounds.ends(done):

@@ -185,7 +185,7 @@ class Server:
         return [worker for worker in self.workers if worker in self.shard_of[worker].clock]
 
     def _awaited(self) -> list[tuple[int, int]]:
-        """Return the workers and tags of whom messages are awaited."""
+        """Return the workers and tags whose messages are awaited."""
         return [key for key in self.inbox if key[0] in self.shard_of[key[0]].clock]
 
     def _check_silence(self, heard: bool) -> None:

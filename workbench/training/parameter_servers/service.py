@@ -181,7 +181,7 @@ class Service:
             self._border.look(live, any(self.awaits(worker) for worker in live))
 
     def clocks(self, shard: Shard) -> list[int]:
-        """Return the clocks of all workers that a pull has: a worker may be who knows them last."""
+        """Return all workers' clocks, which a pull has: a worker can be the last to know them."""
         if not self._recovers:
             return []
         return [shard.clock.get(worker, self._done) for worker in self._server.workers]

@@ -3,7 +3,7 @@
 html          a plan's picture as an image, and below it when each action is done, in words
 picture       rows of bars in planned time, a strip a stage: hue is the microbatch, forward
               plain, backward hatched, weight gradient dotted; idle time open
-cycle_picture rows in the order of the grid, with who waits for what in red
+cycle_picture rows in the order of the grid, with what each action waits for in red
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ServerOptions(Defaults):
     """
 
     def prepare(self, job: Job, roles: Roles) -> None:
-        """Have every rank make the same groups, in the same order; say who writes checkpoints."""
+        """Have every rank make the same groups, in the same order; name the checkpoints' writer."""
         for name in ("control", "metrics"):
             job.group(name)
         if self.replicas > 1:

@@ -42,7 +42,7 @@ class Sizes:
 
 
 def facts(exp: Experiment, roles: Roles, sizes: Sizes, options: Any) -> dict[str, str]:
-    """Return what is stored with a run of several roles: who they are, what their messages hold."""
+    """Return what is stored with a run of several roles: their ranks, what their messages hold."""
     named = {one.name: getattr(options, one.name) for one in fields(options)}
     contents = {**roles.facts(), **asdict(sizes), "batch": exp.batch_size, "options": named}
     return {"roles": json.dumps(contents)}

@@ -98,7 +98,7 @@ class Traced:
             if kind != "tensor":
                 return (
                     f"{where} the value {name!r} would have to pass, and that is a {kind}: only "
-                    f"tensors pass from stage to stage. Cut elsewhere, or compute it anew behind "
+                    f"tensors pass from stage to stage. Cut elsewhere, or compute it again behind "
                     "the cut"
                 )
             later = [w for w in self.writers.get(name, ()) if self.layer_of[w] > border]

@@ -13,7 +13,7 @@ from workbench.training.tensor_parallel.cut import Split
 DIM = {"column": 0, "row": 1}  # of the weight
 
 Argument = tuple[fx.Node, tuple[int, ...], Split]  # an argument of a node (a path into its args)
-Copied = tuple[fx.Node, tuple[fx.Node, ...], str]  # a value, who uses it, and a name
+Copied = tuple[fx.Node, tuple[fx.Node, ...], str]  # a value, the nodes that use it, and a name
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def ranks_noted(metadata: Mapping[str, str]) -> int:
 
 
 def circle_of(metadata: Mapping[str, str]) -> list[dict[str, int]]:
-    """Return who waited for whom in a circle when a notebook's cell ended in a deadlock."""
+    """Return which ranks waited in a circle when a notebook's cell ended in a deadlock."""
     with as_stored():
         ranks = [int(rank) for rank in metadata.get("deadlock", "").split(",") if rank]
     return [
@@ -320,7 +320,7 @@ def state_of(
 
     ``run_facts`` is the header's ``run``; ``iteration`` the newest of which there are rows.
     """
-    if (words := getattr(run, "state_in_words", None)) is not None:  # a job of somebody else's
+    if (words := getattr(run, "state_in_words", None)) is not None:  # an attached job
         return str(words[0]), str(words[1])
     if not over:
         return _living(run, run_facts, events)
@@ -364,7 +364,7 @@ def failure_of(run: Watched, over: bool) -> dict[str, Any] | None:
     """
     if not over:
         return None
-    failure = getattr(run, "failure", None)  # a job of somebody else's
+    failure = getattr(run, "failure", None)  # an attached job
     metadata = run.store.metadata
     if failure is None and "failure" in metadata:
         failure = read_facts(metadata["failure"])

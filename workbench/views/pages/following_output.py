@@ -32,8 +32,8 @@ def show(
 ) -> None:
     """Display the parts here; where they were displayed before, they stay as they are.
 
-    ``followers`` gains the thread that follows, until ``ended``: who waits for the end waits for it
-    too, so that the last picture is drawn.
+    ``followers`` gains the thread that follows, until ``ended``: a caller that waits for the end
+    waits for it too, so that the last picture is drawn.
     """
     ids = [f"workbench-{uuid.uuid4()}" for _ in parts]
     for part, place in zip(parts, ids, strict=True):

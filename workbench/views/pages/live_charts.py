@@ -180,7 +180,7 @@ class Charts(ipywidgets.VBox):
             self._redraw()
 
     def watch(self, run: Any) -> None:
-        """Follow another run; the charts begin anew."""
+        """Follow another run; the charts begin afresh."""
         self.leave()
         with self._drawing:
             self._store, self._curves = run.store, Curves(run.store, lambda: record_ns(run))

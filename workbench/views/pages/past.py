@@ -1,6 +1,6 @@
 """The past of a run for pages that come: its newest rows in blocks, each packed once for all.
 
-Rows keep their order in the store, so a block is the same for whoever asks for it. Of many pages,
+Rows keep their order in the store, so a block is the same for every page. Of many pages,
 each is sent fewer rows: twice the pages, half of the rows.
 """
 

@@ -98,7 +98,7 @@ class Picture(anywidget.AnyWidget):
             self._turn()
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a message to every page that shows it: the feed's thread does, and who answers."""
+        """Send a message to every page that shows it, from the feed's or an answering thread."""
         with self._sending:
             self.line.send(content, buffers)
 

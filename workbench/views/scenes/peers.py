@@ -10,6 +10,6 @@ __all__ = ["draw", "select"]
 
 
 def draw(selected: Mixing) -> list[str]:
-    """Return who mixed with whom, and how far each rank is from the mean."""
+    """Return which ranks mixed, and how far each is from the mean."""
     title = "Who mixed with whom, and how far each is from the mean"
     return [*title_lines(title, selected.words), *marks(selected)]

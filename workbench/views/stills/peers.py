@@ -23,7 +23,7 @@ ALIKE = 1e-9
 
 @dataclass(frozen=True)
 class Mixing:
-    """``planned`` are pairs that mix, whichever way; ``sent`` is who sent whom how many bytes;
+    """``planned`` are pairs that mix, whichever way; ``sent`` is the bytes from each rank to each;
     ``distances``: each rank's, () if nothing is known yet.
     """
 

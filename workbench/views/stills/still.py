@@ -1,6 +1,6 @@
 """A run as one still picture: what a notebook shows where widgets do not run (drawn by svg.py).
 
-    who sends to whom in the newest complete call, at its busiest moment · the loss · one sentence
+    senders and receivers of the newest complete call, at its busiest moment · the loss · a sentence
 
 All marks are rows: an edge is a pair of ranks with a send, a cell on it a chunk between its send's
 start and its receive's end. Before there are rows, places and words are there already.
@@ -42,7 +42,7 @@ class Still:
     sentence: str
     of_a_host: int = 0  # ranks of each host; 0: no hosts are known
     call: str = ""
-    links: tuple[tuple[int, int], ...] = ()  # who sent to whom in that call
+    links: tuple[tuple[int, int], ...] = ()  # (sender, receiver) of that call
     flights: tuple[Flight, ...] = ()
     lanes: Lanes | None = None  # the whole of that call
     waiting: tuple[int, ...] = ()

@@ -385,7 +385,7 @@ export class Happenings {
     for (const [rank, { words }] of badEnds(control)) {
       const line = this.#feed.once(
         `end ${rank}`,
-        now,
+        this.lostAt.get(rank) ?? now, // a page that was loaded since hears of it late
         `Rank ${rank}'s process: ${words}`,
         "detect",
         rank,

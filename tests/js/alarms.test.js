@@ -149,14 +149,17 @@ test("what was noticed of a rank that was lost is no alarm once the others have 
   const before = { ...recovered({ upto: 36 }).known, control };
   const end = "Rank 1's process: killed by SIGKILL";
   assert.deepEqual(alarms(before), [
-    end,
     "it was noticed that rank 1 was killed",
+    end,
     "2 ranks left generation 0",
   ]);
   for (const fresh of [false, true]) {
     const { known } = recovered({ fresh });
     assert.deepEqual(alarms({ ...known, state: "running", control }, 99e6), []);
-    assert.ok(read(known).some((line) => line.words === "it was noticed that rank 1 was killed"));
+    const noticed = "it was noticed that rank 1 was killed";
+    const lines = read({ ...known, state: "running", control }, 99e6);
+    const timeOf = (words) => lines.find((line) => line.words === words)?.t;
+    assert.equal(timeOf(end), timeOf(noticed), "not that of a page that was loaded since");
   }
   const again = fault(80e6, "killed", 2);
   const later = { ...again, kind: "detect" };

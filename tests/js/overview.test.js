@@ -117,6 +117,13 @@ test("every state has its own sentence, held or not", () => {
   );
 });
 
+test("a run that goes on without a rank says which it lost, and which are left", () => {
+  const after = (known) => say({ state: "running", run: { ...RUN, recovers: true }, ...known }).say;
+  const control = { ...CONTROL, ended: { 1: "killed by SIGKILL" }, how: { 1: "killed" } };
+  assert.equal(after({ control }), "Rank 1 was lost; ranks 0 and 2 are left.");
+  assert.match(after({ control: { ...control, how: { 1: "ended" } } }), /training one model/);
+});
+
 test("a frozen rank is told before what training together means", () => {
   const frozen = (ranks) => say({ state: "running", control: { ...CONTROL, frozen: ranks } }).say;
   assert.equal(frozen([0]), "Rank 0 is frozen: its process is stopped.");

@@ -7,6 +7,7 @@
  * @typedef {import("../../engine/run_words.js").Meaning} Meaning
  * @typedef {{colour: string, say: string, small: string}} RunCaption  colour: the name of an ink
  */
+import { badEnds } from "../../engine/deaths.js";
 import { recoveryNote } from "../../engine/generations.js";
 import { lostByError, worstWait } from "../../engine/lost_ranks.js";
 import { lossWords } from "../../engine/losses.js";
@@ -222,7 +223,23 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
   }
   if (control?.frozen.length) return frozenCaption(control.frozen);
   const [say, small] = means;
+  const lost = run.recovers ? [...badEnds(control).keys()].sort((a, b) => a - b) : [];
+  if (lost.length && lost.length < n)
+    return { colour: "live", say: leftWords(n, lost), small: words || small };
   return { colour: "live", say, small: words || small };
+}
+
+/** Which ranks a run has lost, and which it has left. @param {number} n @param {number[]} lost */
+function leftWords(n, lost) {
+  const left = Array.from({ length: n }, (_, rank) => rank).filter((rank) => !lost.includes(rank));
+  const named = (/** @type {number[]} */ ranks) =>
+    ranks.length > 8
+      ? `${ranks.length} ranks`
+      : `rank${ranks.length === 1 ? "" : "s"} ${listed(ranks)}`;
+  return (
+    `${capital(named(lost))} ${lost.length === 1 ? "was" : "were"} lost; ` +
+    `${named(left)} ${left.length === 1 ? "is" : "are"} left.`
+  );
 }
 
 /** Ranks whose processes are stopped: nobody trains together then. @param {number[]} ranks */

@@ -196,7 +196,7 @@ def _communication(recent: pl.DataFrame) -> str:
     step, computing, exposed = (float(recent[part].to_numpy().sum()) for part in parts)
     return (
         f"{{1}} exposed {exposed / many:.2f} ms, {{0}} computing {computing / many:.2f} ms · "
-        f"{exposed / step:.0%} of a step"
+        f"{exposed / step:.0%} of a step · waits for a core are in both"
     )
 
 

@@ -9,6 +9,7 @@
  */
 
 const SHORTEST = 2e8; // ns: a glance is no hold
+const STILL = 2 ** 61; // ns: a stored end from there on is none yet
 const HEARD_LATE = 1e9; // ns: later a page does not hear of it, and what came before is the ranks' own
 
 /** @type {WeakMap<Table, Hold[]>} */
@@ -36,6 +37,20 @@ export function freeWithin(table, from, to) {
     from = hold.to;
   }
   return from < to ? [...free, [from, to]] : free;
+}
+
+/**
+ * Take the holds that are stored with a run, of which a page that was loaded later has seen none.
+ * @param {Table} table @param {[number, number][] | undefined} stored  ns since the origin
+ */
+export function keepStoredHolds(table, stored) {
+  if (!stored?.length || seen.has(table)) return;
+  const lasts = (/** @type {number} */ to) => (to > STILL ? Infinity : to);
+  const holds = stored.map(([from, to]) => ({ from, to: lasts(to) }));
+  seen.set(
+    table,
+    holds.filter(({ from, to }) => to - from >= SHORTEST),
+  );
 }
 
 /** Note whether the ranks are held now. @param {Table} table @param {boolean} held @param {number} now */

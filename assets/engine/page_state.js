@@ -15,6 +15,7 @@
  *   drawn elsewhere on the same scale; beside: the ranks of the larger of two pictures; first: the
  *   rank of the first lane
  */
+import { keepStoredHolds } from "./holds.js";
 import { Table } from "./table.js";
 
 /** A page that has heard nothing yet. @returns {Known} */
@@ -71,6 +72,7 @@ export function receive(known, message, buffers, at) {
   if (!afresh && message.seq <= known.seq && message.rows) return known; // heard before
   const table = afresh ? new Table() : known.table;
   table.take(message, buffers[0]);
+  if (afresh) keepStoredHolds(table, message.run.holds);
   const missed =
     !afresh && known.seq && message.seq > known.seq + 1 ? message.seq - known.seq - 1 : 0;
   // The batch that took the least time to come tells the driver's clock best.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { holdsOf, noteHold } from "../../assets/engine/holds.js";
+import { heldWithin, holdsOf, keepStoredHolds, noteHold } from "../../assets/engine/holds.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import { keysOf } from "../../assets/scenes/timeline/legend.js";
 import { drawHolds } from "../../assets/scenes/timeline/paint.js";
@@ -80,4 +80,19 @@ test("ranks are held since their last row, not since the page has heard of it", 
   noteHold(table, true, to + 1000 * MS);
   assert.equal(holdsOf(table)[0].from, to + 800 * MS);
   table.to = to;
+});
+
+test("a page that is loaded later has the holds of the record, and goes on from them", () => {
+  const table = tableOf(heard(trained({ iterations: 30 })));
+  const stored = /** @type {[number, number][]} */ ([
+    [100 * MS, 400 * MS],
+    [500 * MS, 2 ** 62],
+  ]);
+  keepStoredHolds(table, stored);
+  noteHold(table, true, 900 * MS);
+  assert.equal(heldWithin(table, 0, 1000 * MS), 800 * MS);
+  noteHold(table, false, 950 * MS);
+  assert.equal(heldWithin(table, 0, 1000 * MS), 750 * MS);
+  keepStoredHolds(table, stored);
+  assert.equal(holdsOf(table).length, 2, "it knows them already");
 });

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, MutableMapping
 
 KEY = "holds"  # of the metadata
+STILL = 2**62  # ns: the end of a hold that lasts
 
 
 def note_hold(metadata: MutableMapping[str, str], held: bool, moment_ns: int) -> None:

@@ -28,6 +28,7 @@ from workbench.common import threads
 from workbench.common.errors import SpecError
 from workbench.recording.events import KINDS
 from workbench.store.event_store import Store, Tap
+from workbench.store.holds import STILL, holds_of
 from workbench.store.trace_folder import PRECISION
 from workbench.views.packing import Message, Passages, pack, passages
 from workbench.views.pages import past
@@ -334,6 +335,8 @@ class Feed:
             header_facts["bottleneck"] = cost
         word, words = state_of(run, self._over, header_facts, tally.events, tally.iteration)
         origin = tally.origin
+        if origin and (holds := holds_of(run.store.metadata, STILL)):
+            header_facts["holds"] = [[ns - origin for ns in hold] for hold in holds]
         return {
             "type": "batch",
             "run": header_facts,

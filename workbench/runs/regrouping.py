@@ -30,7 +30,7 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Failure, Team
 from workbench.rank.unreachable import evicts_unreachable
 from workbench.runs.enough import check_enough, has_roles
-from workbench.runs.failure import how_of
+from workbench.runs.failure import how_of, where_lost
 from workbench.runs.membership import Membership
 from workbench.runs.outcome import past_losses
 from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
@@ -161,11 +161,12 @@ class Regrouping:
             check_enough(self._exp, team.members, ends)
         iteration = failure.iteration if team.state == "memory" else _iteration_of(team)
         team = self._waiting(team.after(self.team, iteration), iteration)
+        in_iteration = where_lost(self._control, failure.lost, self._exp.iterations)
         self.recoveries.append(
             Recovery(
                 team.generation,
                 {str(rank): how for rank, how in ends.items()},
-                failure.iteration,
+                max(in_iteration.values(), default=failure.iteration),
                 iteration,
                 team.members,
                 team.fresh,

@@ -34,12 +34,12 @@ class Regained:
 class Recovery:
     """One recovery: from which failure, and with which ranks the run went on.
 
-    ``lost``: how ranks ended, by rank. ``failed_in``: the iteration that the furthest survivor was
-    in; ``iteration``: the one that training went on with. ``members``: the ranks of
-    ``generation``, which follows; ``fresh``: those with a new process. ``state``: from where they
-    took what they train: "memory", "checkpoint", or the "beginning". ``regained``: keys that did
-    not come from the server that had them; ``go_on``: where workers went on, by rank, if not all
-    with ``iteration``.
+    ``lost``: how ranks ended, by rank. ``failed_in``: the iteration that the furthest of them was
+    in, or, where none is lost, that of the others; ``iteration``: the one that training went on
+    with. ``members``: the ranks of ``generation``, which follows; ``fresh``: those with a new
+    process. ``state``: from where they took what they train: "memory", "checkpoint", or the
+    "beginning". ``regained``: keys that did not come from the server that had them; ``go_on``:
+    where workers went on, by rank, if not all with ``iteration``.
     """
 
     generation: int

@@ -297,6 +297,7 @@ RECORDS = (
     "FailToStart",
     "Join",
     "Scenario",
+    "Traits",
     "When",
 )
 

@@ -54,7 +54,9 @@ FILES = {
 
         import torch.distributed as dist
 
-        TITLE = "Every other iteration"
+        from workbench.experiment.traits import Traits
+
+        TRAITS = Traits(title="Every other iteration")
 
         @dataclass(frozen=True, kw_only=True)
         class Config:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Slow,
         When,
     )
+    from workbench.experiment.traits import Traits
     from workbench.interface.about import about
     from workbench.interface.laboratory import lab
     from workbench.launchers.processes.pool import shutdown
@@ -118,6 +119,7 @@ __all__ = [
     "SpecError",
     "Study",
     "TooFewRanks",
+    "Traits",
     "When",
     "WorkbenchError",
     "about",

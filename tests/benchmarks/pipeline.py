@@ -15,7 +15,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 import workbench as wb
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.ranks import on_ranks
-from workbench.experiment.checks import configure
+from workbench.experiment.configure import configure
 from workbench.process_group.session import session
 from workbench.rank.batches import Minibatch
 from workbench.rank.job import Job

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.experiment.no_effect import IDLE, without_effect
+from workbench.experiment.no_effect import without_effect
+from workbench.experiment.traits import traits_of
 from workbench.runs.run import start
 from workbench.user_code import source
 
@@ -25,8 +26,8 @@ VALUES: dict[str, Any] = {
 }  # that are not the default; of the others, one more than that
 CASES = [
     (strategy, option, other, beside)
-    for strategy, rules in IDLE.items()
-    for option, other, idle in rules
+    for strategy in source.available("strategies")
+    for option, other, idle in traits_of(strategy).idle
     for beside in idle
 ]
 

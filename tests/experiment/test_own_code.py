@@ -9,7 +9,7 @@ import pytest
 
 from tests.experiment.experiments import OWN_TASK
 from workbench.common.errors import SpecError
-from workbench.experiment.checks import configure
+from workbench.experiment.configure import configure
 from workbench.experiment.spec import Experiment
 from workbench.user_code.source import Source
 

@@ -23,8 +23,8 @@ from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
 from workbench.analysis.tables import traffic
 from workbench.common.units import print_size
-from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import known_traits
 from workbench.store.event_store import Store
 from workbench.training.gossip.laws import can_miss, missed
 from workbench.user_code.source import Source
@@ -49,12 +49,10 @@ def way_kind(exp: Experiment) -> str:
     return kinds.get(name_of(exp.strategy), "all-reduce")
 
 
-_WITHOUT_ALL_REDUCE = ("gossip", "malt", "ad_psgd", "fsdp")  # they send messages of their own
-
-
 def way(exp: Experiment) -> str:
     """Return how ranks combine: an algorithm, another backend, a server's policy, or a schedule."""
-    if exp.ranks == 1 or only_plays(exp):
+    traits = known_traits(exp.strategy)
+    if exp.ranks == 1 or traits.plays == "only":
         return ""
     if exp.strategy == stages.STRATEGY:
         schedule = exp.options.get("schedule", "1f1b")
@@ -62,8 +60,8 @@ def way(exp: Experiment) -> str:
         return name_of(schedule) if named else "grid"
     if exp.strategy == servers.STRATEGY:
         return name_of(exp.options.get("consistency", "bsp"))
-    if exp.strategy in _WITHOUT_ALL_REDUCE:
-        return ""
+    if traits.messages in ("collectives", "neighbours"):
+        return ""  # no all-reduce, whose algorithm it would be
     if exp.strategy == "elephas":
         return f"{exp.options.get('mode', 'asynchronous')}, {exp.options.get('frequency', 'epoch')}"
     return name_of(exp.all_reduce) if exp.backend == "workbench" else exp.backend

@@ -14,6 +14,7 @@ _OF_A_SPEC = (
 LATER = {name: ("experiment.spec", name) for name in _OF_A_SPEC.split()} | {
     "Checkpoint": ("experiment.checkpoint", "Checkpoint"),
     "Scenario": ("experiment.scenario", "Scenario"),
+    "Traits": ("experiment.traits", "Traits"),
     "Result": ("store.result", "Result"),
     "Run": ("runs.run", "Run"),
     "run": ("runs.run", "run"),

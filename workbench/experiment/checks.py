@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import prod
-from typing import Any, TypeVar, get_type_hints
-
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from typing import Any
 
 from workbench.collectives import refusal, takes_of
 from workbench.common import topology
 from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
 from workbench.common.user_warnings import warn_user
+from workbench.experiment.configure import config_of, configure
 from workbench.experiment.fields import Fields
-from workbench.experiment.frozen_model import plain, walk
+from workbench.experiment.frozen_model import walk
 from workbench.experiment.network import Network
 from workbench.experiment.no_effect import without_effect
+from workbench.experiment.survivors import check_from_memory, check_survivors, ranks_of
+from workbench.experiment.traits import hook, is_by_name, traits_of, with_traits
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
 from workbench.user_code.source import Source, split_path
@@ -27,9 +28,6 @@ POLICIES = {
     "schedule": "schedules",
 }  # options that name a file: where
 GRIDS = ("schedule",)  # of them, those that may be given in place, as a text of several words
-
-CAN_SKIP = "CAN_SKIP"  # of a strategy: its ranks can leave a minibatch out together
-EQUAL = "EQUAL_REPLICAS"  # of a strategy: all ranks hold the same parameters, to the bit
 
 _TAKE_OPTIONS = {
     "strategies": "A strategy of your own takes options by a dataclass Config: "
@@ -98,13 +96,14 @@ def check_bad_minibatch(exp: Fields) -> None:
     """Check that the strategy looks at its gradients before they are summed, where it is to."""
     if exp.bad_minibatch == "keep":
         return
-    fitting = [name for name in source.available("strategies") if _defines(name, CAN_SKIP)]
-    if not _defines(exp.strategy, CAN_SKIP):
+    if traits_of(exp.strategy).skips == "no":
+        fitting = with_traits(lambda traits: traits.skips != "no")
         raise SpecError.at(
             "bad_minibatch",
             f"strategy {source.shown(exp.strategy)} does not look at gradients before it sums "
             f"them: take 'keep', or one of the strategies {listed(fitting)}. One of your own "
-            "does where its file says CAN_SKIP = True: see workbench/rank/attempts.py",
+            'does where its file says TRAITS = Traits(skips="together"): see '
+            "workbench/rank/attempts.py",
             exp.bad_minibatch,
         )
 
@@ -116,20 +115,14 @@ def check_digests(exp: Fields) -> None:
     if exp.ranks == 1:
         why = "one rank has no other to be compared with: leave it out, or take ranks=3"
         raise SpecError.at("digest_every", why, exp.digest_every)
-    fitting = [name for name in source.available("strategies") if _defines(name, EQUAL)]
-    if not _defines(exp.strategy, EQUAL):
+    if traits_of(exp.strategy).replicas != "equal":
+        fitting = with_traits(lambda traits: traits.replicas == "equal")
         raise SpecError.at(
             "digest_every",
             f"with strategy {source.shown(exp.strategy)} ranks do not hold the same parameters: "
             f"leave it out, or take one of {listed(fitting)}",
             exp.digest_every,
         )
-
-
-def _defines(strategy: str | Source, name: str) -> bool:
-    return name in source.names_defined(
-        source.text_of("strategies", strategy), source.shown(strategy)
-    )
 
 
 def check_algorithm(exp: Fields, *, trusted: bool = False) -> None:
@@ -211,14 +204,12 @@ def check_options(exp: Fields) -> None:
             near = nearest(value, names)
             why = f"there is no such name{near}. Allowed: {listed(names)}"
             raise SpecError.at(f"options.{option}", why, value, allowed=names)
-    if isinstance(exp.strategy, str) and not split_path(exp.strategy):
-        checks = "check" in source.names_defined(
-            source.text_of("strategies", exp.strategy), exp.strategy
-        )
-        if exp.options or checks:
-            config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
-        if checks:
-            source.load("strategies", exp.strategy, "check")(exp, config)
+    if is_by_name(exp.strategy):
+        check = hook(exp.strategy, "check")
+        if exp.options or check:
+            config = config_of(exp)
+        if check:
+            check(exp, config)
 
 
 def check_recovery(exp: Fields) -> None:
@@ -233,6 +224,8 @@ def check_recovery(exp: Fields) -> None:
                 f"{name}={source.shown(value)}",
                 exp.recovery,
             )
+    if ranks := ranks_of(exp.recovery):
+        check_from_memory(exp, ranks)
     if isinstance(exp.recovery, str) and not split_path(exp.recovery):
         names = source.names_defined(source.text_of("recovery", exp.recovery), exp.recovery)
         if "check" in names:
@@ -257,15 +250,18 @@ def _prepare(exp: Fields) -> dict[str, str]:
     check_algorithm(exp, trusted=True)
     check_launcher(exp)
     check_gpus(exp)
-    if not isinstance(exp.strategy, str) or split_path(exp.strategy):
-        return {}
-    if "prepare" not in source.names_defined(
-        source.text_of("strategies", exp.strategy), exp.strategy
-    ):
-        return {}
-    config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
-    prepared: dict[str, str] = source.load("strategies", exp.strategy, "prepare")(exp, config)
-    return prepared
+    if not is_by_name(exp.strategy):
+        _check_own_strategy(exp)
+    prepared = hook(exp.strategy, "prepare")
+    return {} if prepared is None else prepared(exp, config_of(exp))
+
+
+def _check_own_strategy(exp: Fields) -> None:
+    """Run the checks of a strategy by path, which the constructor must not run."""
+    if check := hook(exp.strategy, "check"):
+        check(exp, config_of(exp))
+    if exp.recovers and (ranks := ranks_of(exp.recovery)):
+        check_survivors(exp, ranks)
 
 
 def check_task(exp: Fields) -> None:
@@ -343,41 +339,3 @@ def _check_keys(
             near = nearest(key, names)
             why = f"{what} has no option {key!r}{near}. It has: {listed(names)}"
             raise SpecError.at(field, why, allowed=names)
-
-
-C = TypeVar("C")
-
-
-def configure(config: type[C], options: Mapping[str, Any], field: str = "options") -> C:
-    """Return the Config of a strategy, or of a launcher, made from ``options``: each value checked
-    against its field's type. Lists become tuples where the field says so. A Source is passed on as
-    it is. ``field``: of the Experiment. Raises SpecError.
-    """
-    values = dict(options)
-    hints = get_type_hints(config)
-    for key, value in options.items():
-        if key not in hints:
-            near = nearest(key, hints)
-            why = f"there is no option {key!r}{near}. It has: {listed(hints)}"
-            raise SpecError.at(field, why, allowed=hints).within("Experiment")
-        if not isinstance(value, Source):
-            try:
-                values[key] = _adapter(hints[key]).validate_python(value)
-            except ValidationError as error:
-                why = plain(error.errors()[0]["msg"])
-                wrong = SpecError.at((field, key), why, value)
-                raise wrong.within("Experiment") from None
-    try:
-        return config(**values)
-    except SpecError as error:
-        raise error.within("Experiment", field) from None
-    except (TypeError, ValueError) as error:  # of a Config of the user's own
-        wrong = SpecError.at(field, str(error), dict(options))
-        raise wrong.within("Experiment") from None
-
-
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    except PydanticUserError:  # a record or dataclass has its own configuration
-        return TypeAdapter(hint)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.common.errors import SpecError
-from workbench.experiment.environment_checks import only_plays
 from workbench.experiment.fields import Fields
+from workbench.experiment.survivors import check_from_memory
+from workbench.experiment.traits import traits_of
 from workbench.user_code import source
 
 
@@ -20,10 +21,10 @@ def check_elastic(exp: Fields) -> None:
             "recovery='shrink', 'replace', 'wait' or 'quorum'",
             exp.recovery,
         )
-    if only_plays(exp):
+    if traits_of(exp.strategy).plays == "only":
         why = "each of its ranks has a role from the beginning on, and none comes or goes"
         raise SpecError.at("strategy", why, source.shown(exp.strategy))
-    source.load("recovery", "shrink", "check")(exp)
+    check_from_memory(exp, "any")
 
 
 def is_elastic(exp: Fields) -> bool:

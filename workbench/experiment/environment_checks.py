@@ -8,12 +8,9 @@ from __future__ import annotations
 from workbench.common.errors import SpecError
 from workbench.common.names import listed
 from workbench.experiment.fields import Fields
+from workbench.experiment.traits import traits_of, with_traits
 from workbench.user_code import source
 from workbench.user_code.source import Source, split_path
-
-PLAYS = "PLAYS"  # of a strategy: it takes tasks with an environment
-ONLY_PLAYS = "ONLY_PLAYS"  # and no others
-SERVED = "check_survivors"  # of a strategy: others have, or restore, what a lost rank had
 
 
 def has_environment(exp: Fields) -> bool | None:
@@ -30,34 +27,24 @@ def has_environment(exp: Fields) -> bool | None:
     return None if methods is None else "environment" in methods
 
 
-def only_plays(exp: Fields) -> bool:
-    """Return whether the strategy takes tasks with an environment only; False where its source is
-    gone, as it may be of a saved run.
-    """
-    try:
-        return _defines(exp.strategy, ONLY_PLAYS)
-    except SpecError:
-        return False
-
-
 def check_environment(exp: Fields) -> None:
     """Check that the strategy plays where the task has an environment, and only there."""
-    plays = has_environment(exp)
+    plays, able = has_environment(exp), traits_of(exp.strategy).plays
     strategy = source.shown(exp.strategy)
-    if plays and not _defines(exp.strategy, PLAYS):
+    if plays and able == "no":
         raise SpecError.at(
             "strategy",
             f"{strategy} trains on samples, and task {source.shown(exp.task)} has an environment: "
             f"take one of {listed(_playing())}. One of your own plays where its file says "
-            "PLAYS = True",
+            'TRAITS = Traits(plays="only")',
             allowed=_playing(),
         )
     if plays:
         _check_fields(exp)
-    if plays is False and exp.strategy == "sequential" and exp.options:
+    if plays is False and able == "too" and exp.options:
         why = "are of tasks with an environment, and this task has none: leave them out"
         raise SpecError.at("options", why, dict(exp.options))
-    if plays is False and _defines(exp.strategy, ONLY_PLAYS):
+    if plays is False and able == "only":
         raise SpecError.at(
             "task",
             f"{source.shown(exp.task)} has no environment(), and strategy {strategy} plays one: "
@@ -74,13 +61,14 @@ def check_environment(exp: Fields) -> None:
 
 def _check_fields(exp: Fields) -> None:
     """Raise SpecError for fields of the experiment that do not go with playing."""
-    strategy, served = source.shown(exp.strategy), _defines(exp.strategy, SERVED)
+    strategy = source.shown(exp.strategy)
+    recovers = traits_of(exp.strategy).recovers != "no"
     alone = f"of {strategy} one rank has all that is trained, and no other rank a copy"
     others = f"{alone}: leave it out, or take strategy='gorila', whose servers recover"
     fixed = "each rank has a role from the beginning on, and none comes or goes: leave it out"
     unfit = {
-        "checkpoint": (None if served else exp.checkpoint, others),
-        "recovery": (exp.recovery if exp.recovers and not served else None, others),
+        "checkpoint": (None if recovers else exp.checkpoint, others),
+        "recovery": (exp.recovery if exp.recovers and not recovers else None, others),
         "resume": (exp.resume, "games and replay are in no checkpoint: leave it out"),
         "memory_limit": (exp.memory_limit, f"{strategy} does not measure it: leave it out"),
         "scale_batch": (exp.scale_batch or None, fixed),
@@ -102,11 +90,4 @@ def _check_fields(exp: Fields) -> None:
 
 
 def _playing() -> list[str]:
-    return [name for name in source.available("strategies") if _defines(name, PLAYS)]
-
-
-def _defines(strategy: str | Source, name: str) -> bool:
-    code = source.text_of("strategies", strategy)
-    if name not in code:
-        return False
-    return name in source.names_defined(code, source.shown(strategy))
+    return with_traits(lambda traits: traits.plays != "no")

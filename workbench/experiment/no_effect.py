@@ -10,41 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from workbench.experiment.fields import Fields
+from workbench.experiment.traits import hook, traits_of
 from workbench.user_code import source
-
-_PLAYS = (
-    ("priority_exponent", "replay", ("uniform",)),
-    ("importance_exponent", "replay", ("uniform",)),
-)
-_PLAYS_APART = (
-    ("when_lagging", "max_policy_lag", (None,)),
-    ("ask_ahead", "lockstep", (True,)),
-)
-_STAY = ("abort", "restart")  # policies that take nothing from what survivors have in memory
-_BUDDIES = ("buddy_every", "recovery", _STAY)
-_KEYS = ("restored_from", "recovery", _STAY)
-# Of each strategy: an option, another one (or a field of the experiment), and the values of that
-# beside which the first is idle.
-IDLE = {
-    "parameter_server": (
-        ("staleness", "consistency", ("bsp", "asp")),
-        ("staleness_max", "consistency", ("bsp", "asp", "ssp")),
-        ("dssp_mode", "consistency", ("bsp", "asp", "ssp")),
-        ("stale_gradients", "consistency", ("bsp",)),
-        ("drop_above", "stale_gradients", ("keep", "scale")),
-        _KEYS,
-    ),
-    "ddp": (
-        ("powersgd_rank", "compression", ("none", "fp16", "bf16")),
-        ("powersgd_start", "compression", ("none", "fp16", "bf16")),
-    ),
-    "fsdp": (("prefetch", "units", ("whole",)), _BUDDIES),
-    "pipeline": (_BUDDIES,),
-    "tensor_parallel": (_BUDDIES,),
-    "sequential": _PLAYS,
-    "gorila": (*_PLAYS, *_PLAYS_APART, _KEYS),
-    "ape_x": _PLAYS_APART,
-}
 
 
 def without_effect(exp: Fields) -> Iterator[str]:
@@ -56,10 +23,9 @@ def without_effect(exp: Fields) -> Iterator[str]:
 
 
 def _options(exp: Fields) -> Iterator[str]:
-    rules = IDLE.get(exp.strategy) if isinstance(exp.strategy, str) else None
-    if not rules or not exp.options:
+    rules = traits_of(exp.strategy).idle
+    if not rules or not exp.options or (config := hook(exp.strategy, "Config")) is None:
         return
-    config = source.load("strategies", exp.strategy, "Config")
     defaults = {one.name: one.default for one in fields(config)}
     given = {"recovery": exp.recovery, **defaults, **exp.options}
     for option, other, idle in rules:
@@ -81,6 +47,6 @@ def _of_waits(exp: Fields) -> Iterator[tuple[str, object, str]]:
     if exp.min_ranks is None:
         yield "grace", exp.grace, "has no effect without a minimum of ranks, such as ranks=(2, 4)"
     code = source.text_of("recovery", exp.recovery)
-    if "LEAVES_OUT" not in source.names_defined(code, source.shown(exp.recovery)):
+    if source.constant(code, "LEAVES_OUT", source.shown(exp.recovery)) is not True:
         why = "has no effect without recovery='quorum'"
         yield "quorum_timeout", exp.quorum_timeout, why

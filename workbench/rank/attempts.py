@@ -11,7 +11,8 @@ the ranks agree, by an all-reduce of a byte a rank, whether one of them cannot u
 all leave the whole minibatch out, and none of them changes a parameter, a moment or a buffer.
 
 Where a rank's gradient changes nothing but what is its own, or a server's (gossip, MALT, AD-PSGD,
-parameter servers), no rank need agree: the rank leaves its own share out (``alone``). Where one
+parameter servers), no rank need agree: the rank leaves its own share out, as the strategy's traits
+say. Where one
 forward pass is the work of all ranks, see rank/shared_passes.py.
 """
 
@@ -50,13 +51,9 @@ class Attempt:
         minibatch: Minibatch,
         model: nn.Module,
         ids: np.ndarray,
-        *,
-        alone: bool = False,
     ) -> None:
-        """Prepare. ``ids``: the samples that this rank takes of ``minibatch``. ``alone``: it leaves
-        out its own share, whatever the others do.
-        """
-        self.skipped, self._alone = False, alone
+        """Prepare. ``ids``: the samples that this rank takes of ``minibatch``."""
+        self.skipped, self._alone = False, job.traits.skips == "own share"
         self._job, self._minibatch, self._model, self._ids = job, minibatch, model, ids
         self._policy = job.exp.bad_minibatch
         self._loss: torch.Tensor | None = None

@@ -21,12 +21,12 @@ import numpy as np
 from workbench.checkpoints.parts import Parts
 from workbench.common.errors import DataSourceDown, MissingFiles, SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
+from workbench.experiment.survivors import check_from_memory
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.rank.corruption import Corruption
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
-from workbench.recovery._replicas import check_replicas
 from workbench.shared_memory.control_block import WAITS, Control
 
 DOWN, BACK = "data source down", "data source back"  # names of rows
@@ -155,7 +155,7 @@ def _saves(job: Reads) -> bool:
     if exp.checkpoint is None or not job.parts.equal:
         return False
     try:
-        check_replicas(exp, same_ranks=True)
+        check_from_memory(exp, "replaced")
     except SpecError:
         return False
     return True

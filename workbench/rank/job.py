@@ -17,6 +17,7 @@ import torch.distributed as dist
 from workbench.checkpoints.parts import Parts, Scope, Snapshot
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
+from workbench.experiment.traits import Traits
 from workbench.process_group.session import Session
 from workbench.rank.averaging import average_replicas
 from workbench.rank.batches import Minibatch, Minibatches, minibatches_of
@@ -56,8 +57,7 @@ class Job:
         control: Control,
         prepared: Mapping[str, str] | None = None,
         tell: Callable[[dict[str, str]], None] = lambda _: None,
-        whole: bool = False,
-        equal: bool = False,
+        traits: Traits | None = None,
         run: str = "",
         team: Team | None = None,
         before: Before | None = None,
@@ -66,8 +66,8 @@ class Job:
 
         ``rank``: its place in ``team``, which is all ranks at first. ``prepared``: what the
         strategy's ``prepare`` returned in the driver. ``tell``: adds to what is stored with the
-        run. ``whole``: each rank takes the whole minibatch. ``equal``: all train the same bits.
-        ``run``: a word no other run has. ``before``: what this rank has of the last generation.
+        run. ``traits``: the strategy's. ``run``: a word no other run has. ``before``: what this
+        rank has of the last generation.
         """
         self.team = Team(0, tuple(range(exp.ranks))) if team is None else team
         self.exp, self.task, self.rank, self.ranks = exp, task, rank, len(self.team.members)
@@ -76,24 +76,25 @@ class Job:
         self.session, self.recorder, self.control = session, session.recorder, control
         self.dtype, self.plays = getattr(torch, exp.dtype), plays(task)  # plays: without samples
         self.device = device_of("cpu" if self.plays else exp.device, self.run_rank)
+        self.traits = Traits() if traits is None else traits
         self.train = reread(self, lambda: training_samples(task))
         self.minibatches = minibatches_of(exp, self.team, len(self.train), self.prepared)
         self.taken = None if before is None else before.taken
-        if self.taken is None and not whole and not self.plays:
+        if self.taken is None and not self.traits.whole_minibatch and not self.plays:
             self.taken = Taken(self.run_rank, self.minibatches, exp, tell)
         self._gate = control.own_gate(self.run_rank)
         self._computing = Computing(exp, self.run_rank, self.device, self.recorder, control)
         self._metrics, self.skips = Metrics(task, self.recorder), Skips()
         self.corruption = Corruption(exp, self.run_rank, self.recorder, control)
         self._groups = Groups(session, rank, self.ranks, exp.timeout_ns)
-        self.parts = Parts(equal=equal, writes=rank == 0)  # what a checkpoint holds
+        self.parts = Parts(
+            equal=self.traits.replicas == "equal", writes=rank == 0
+        )  # what a checkpoint holds
         self.checkpoints = Checkpointing(self, run)
         limit = exp.memory_limit_bytes  # unasked nothing is counted: hooks cost microseconds each
         self.memory = None if limit is None else Memory(self.run_rank, limit)
-        self.alone = False  # does every rank train for itself, and go on with what it has?
         self.take_over: Callable[[Any, Before | None], int] = take_over  # or the strategy's own,
         self.carried: object = None  # and what it needs for that beside ``parts``
-        self.rounds = False  # do replicas differ, but for the ends of rounds (``end_round``)?
         self._agreed: Snapshot | None = None  # what they had at the end of the last round
         self.lead = 0  # iterations that another rank may be ahead of rank 0, where not all meet
         self.started_ns, self.ended_ns = 0 if before is None else before.started_ns, 0
@@ -195,7 +196,7 @@ class Job:
         else:
             self.begun = first
         self._note_done(first)
-        if self.rounds:
+        if self.traits.replicas == "rounds":
             self.end_round(first - 1)
         self.started_ns = self.started_ns or now()
         iteration, stopped = first, False
@@ -226,7 +227,7 @@ class Job:
     def _note_done(self, iterations: int) -> None:
         """Note that so many iterations are done, and what one under way may change and leave."""
         self.begins = True
-        if not self.rounds:
+        if self.traits.replicas != "rounds":
             self.completed = iterations
             if self.goes_on_from_memory or self.exp.checkpoint is not None:  # data_source.py
                 self._buffers = self.parts.buffers()
@@ -298,7 +299,7 @@ class Job:
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         with self.computing(OPTIMIZER):
             optimizer.step()
-        if self.alone:  # its gradient is in, whatever becomes of the iteration
+        if self.traits.replicas == "own":  # its gradient is in, whatever becomes of the iteration
             self.completed = self.recorder.where.iteration + 1
         if self.memory is not None:
             self.memory.weigh()
@@ -359,7 +360,9 @@ class Job:
         self.recorder.where = Where()
         if average:
             average_replicas(model, self.metrics_group())
-            if self.rounds:  # others may be done: the last iterations must not be done again
+            if (
+                self.traits.replicas == "rounds"
+            ):  # others may be done: the last iterations must not be done again
                 self.end_round(self.begun + len(self.losses) - 1)
         ranks = [self.rank] if alone else [*within] or [*range(self.ranks)]
         self.metrics, self.speaker = validate(self, model, ranks), min(within, default=0)

@@ -23,9 +23,10 @@ from workbench.collectives import takes_of, users_own
 from workbench.common import descriptors, ipc
 from workbench.common.errors import DataSourceDown, RankError, WorkbenchError
 from workbench.common.rank_output import Limited
-from workbench.experiment.checks import configure
+from workbench.experiment.configure import configure
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
+from workbench.experiment.traits import traits_of
 from workbench.process_group import live_groups
 from workbench.process_group.session import Session, use
 from workbench.rank import allocation, faults, preemption, stack_dumps
@@ -227,8 +228,7 @@ def _job(
         session.control,
         place.prepared(body["prepared"]),
         tell,
-        whole=getattr(code.strategy, "WHOLE_MINIBATCH", False),
-        equal=getattr(code.strategy, "EQUAL_REPLICAS", False),
+        traits=traits_of(exp.strategy),
         run=f"{body['run']}-{place.team.generation}",
         team=place.team,
         before=place.before,

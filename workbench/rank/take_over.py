@@ -25,6 +25,7 @@ from torch._C._distributed_c10d import PrefixStore
 from workbench.checkpoints.parts import Parts, Snapshot
 from workbench.checkpoints.rows import Rows
 from workbench.common.errors import CheckpointError
+from workbench.experiment.traits import Traits
 from workbench.process_group.session import Session
 from workbench.rank.samples_taken import Taken
 from workbench.recording.events import CODE, Where, now
@@ -112,7 +113,7 @@ class Joining(Protocol):
     samples: list[int]
     history: dict[str, list[float]]
     begun: int
-    alone: bool
+    traits: Traits
     session: Session
 
     def group(self, name: str) -> dist.ProcessGroup: ...
@@ -130,7 +131,8 @@ def take_over(job: Joining, before: Before | None) -> int:
     furthest = max(done)
     source = done.index(furthest)
     snapshot = Snapshot() if before is None else before.snapshot()
-    behind = _NOTHING + 1 if job.alone else furthest  # a rank that has done less receives
+    # A rank that has done less receives.
+    behind = _NOTHING + 1 if job.traits.replicas == "own" else furthest
     receives, nbytes = done[job.rank] < behind, 0
     if _any_below(done, behind):
         history = before.history if before is not None else {}

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from workbench.user_code import source
-from workbench.user_code.source import split_path
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -30,10 +29,8 @@ def leaves_out(exp: Experiment) -> bool:
 
 
 def _defines(exp: Experiment, flag: str) -> bool:
-    policy = exp.recovery
-    if not isinstance(policy, str) or split_path(policy):
-        return False
-    return flag in source.names_defined(source.text_of("recovery", policy), policy)
+    code = source.text_of("recovery", exp.recovery)
+    return source.constant(code, flag, source.shown(exp.recovery)) is True
 
 
 def cut_off(control: Control, members: Iterable[int]) -> list[int]:

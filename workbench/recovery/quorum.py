@@ -17,17 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
-from workbench.experiment.checks import EQUAL
 from workbench.experiment.team import Failure, Team
-from workbench.recovery._replicas import check_replicas
+from workbench.experiment.traits import traits_of
 from workbench.user_code import source
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
 
+FROM_MEMORY = "any"
 EVICTS_UNREACHABLE = True
 LEAVES_OUT = True  # ranks that are late, which come back
-ROUNDS = ("local_sgd", "diloco")  # whose replicas are the same at the end of each round
 
 
 def recover(failure: Failure) -> Team | None:
@@ -36,10 +35,8 @@ def recover(failure: Failure) -> Team | None:
 
 
 def check(exp: Experiment) -> None:
-    """Raise SpecError unless all ranks of this experiment train the same, and meet."""
-    check_replicas(exp, same_ranks=False)
-    names = source.names_defined(source.text_of("strategies", exp.strategy), str(exp.strategy))
-    if EQUAL not in names and exp.strategy not in ROUNDS:
+    """Raise SpecError unless replicas are equal, at the end of each round at least."""
+    if traits_of(exp.strategy).replicas not in ("equal", "rounds"):
         raise SpecError.at(
             "recovery",
             f"'quorum' asks which ranks have come to the mean that all take, and strategy "

@@ -10,20 +10,11 @@ Source  torchft, https://docs.pytorch.org/torchft/: a replica that heals receive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.experiment.team import Failure, Team
-from workbench.recovery._replicas import check_replicas
 
-if TYPE_CHECKING:
-    from workbench.experiment.spec import Experiment
+FROM_MEMORY = "replaced"
 
 
 def recover(failure: Failure) -> Team | None:
     """Return the same team with new processes; None where no rank survived."""
     return failure.replace() if failure.survivors else None
-
-
-def check(exp: Experiment) -> None:
-    """Raise SpecError unless the survivors of this experiment have all that it trains."""
-    check_replicas(exp, same_ranks=True)

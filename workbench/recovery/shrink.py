@@ -9,20 +9,11 @@ Source  Elastic Horovod, https://horovod.readthedocs.io/en/stable/elastic_includ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.experiment.team import Failure, Team
-from workbench.recovery._replicas import check_replicas
 
-if TYPE_CHECKING:
-    from workbench.experiment.spec import Experiment
+FROM_MEMORY = "any"
 
 
 def recover(failure: Failure) -> Team | None:
     """Return the survivors; None where no rank survived."""
     return failure.shrink() if failure.survivors else None
-
-
-def check(exp: Experiment) -> None:
-    """Raise SpecError unless the survivors of this experiment have all that it trains."""
-    check_replicas(exp, same_ranks=False)

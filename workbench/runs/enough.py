@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from workbench.common.errors import How, TooFewRanks
 from workbench.common.units import counted
-from workbench.experiment.checks import configure
+from workbench.experiment.configure import config_of
 from workbench.experiment.spec import Experiment
-from workbench.user_code import source
+from workbench.experiment.traits import hook
 
 ROLES = "missing_role"  # of a strategy: the role that none of these ranks plays
-Missing = Callable[[Any, int, Collection[int]], str]
 
 
 def check_enough(exp: Experiment, members: Collection[int], lost: Mapping[int, How]) -> None:
@@ -41,17 +39,12 @@ def check_enough(exp: Experiment, members: Collection[int], lost: Mapping[int, H
 
 def has_roles(exp: Experiment) -> bool:
     """Return whether the ranks of the experiment's strategy play different roles."""
-    if not isinstance(exp.strategy, str) or source.split_path(exp.strategy):
-        return False
-    return ROLES in source.names_defined(source.text_of("strategies", exp.strategy), exp.strategy)
+    return hook(exp.strategy, ROLES) is not None
 
 
 def missing_role(exp: Experiment, members: Collection[int]) -> str:
     """Return the role of the experiment's strategy that none of these ranks plays; "" where each is
     played, or all ranks do the same.
     """
-    if not has_roles(exp):
-        return ""
-    config = configure(source.load("strategies", exp.strategy, "Config"), exp.options)
-    missing: Missing = source.load("strategies", exp.strategy, ROLES)
-    return missing(config, exp.ranks, members)
+    missing = hook(exp.strategy, ROLES)
+    return "" if missing is None else missing(config_of(exp), exp.ranks, members)

@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
     from workbench.training.gossip.graphs import Graph
 
-TITLE = "AD-PSGD"
-CAN_SKIP = True  # a rank leaves its own share of a minibatch out (rank/attempts.py)
+TRAITS = Traits(
+    title="AD-PSGD", replicas="own", recovers="any", skips="own share", messages="neighbours"
+)
 
 GRAPHS = ("bipartite", "ring")
 
@@ -86,7 +88,6 @@ def train(job: Job, config: Config) -> None:
     from workbench.training.parameter_servers.flat import Flat
 
     graph, sides = _sides(job.ranks, config)
-    job.alone = True
     model = job.model()
     flat = Flat(model)
     spread_out(flat, config.spread, job.seed, job.rank)
@@ -98,7 +99,7 @@ def train(job: Job, config: Config) -> None:
         mine = partition(minibatch.ids, job.rank, job.ranks)
         flat.grads_N.zero_()
         pairs.start(minibatch.iteration)
-        with Attempt(job, minibatch, model, mine, alone=True) as attempt:
+        with Attempt(job, minibatch, model, mine) as attempt:
             loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
             # A gradient counts by its samples, so that the mean of all is the minibatch's.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))

@@ -18,13 +18,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TITLE = "Ape-X"
-PLAYS = ONLY_PLAYS = True  # it takes tasks with an environment, and no others
+TRAITS = Traits(
+    title="Ape-X",
+    replicas="served",
+    plays="only",
+    messages="roles",
+    idle=(
+        ("when_lagging", "max_policy_lag", (None,)),
+        ("ask_ahead", "lockstep", (True,)),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import nn
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.rank.attempts import Attempt
 from workbench.rank.batches import held, partition
 from workbench.rank.job import Job
 
-EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(replicas="equal", recovers="any", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)

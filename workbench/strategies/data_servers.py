@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
 
-REPLACED_ONLY = True  # so many ranks serve, and each of the others has its server
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(replicas="served", recovers="replaced", skips="together", messages="servers")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.rank.attempts import Attempt
 from workbench.rank.batches import Minibatch, partition, portion
 from workbench.rank.job import Job
@@ -33,13 +34,19 @@ from workbench.training.ddp.shadow import Shadow
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
 
-TITLE = "DDP"
+TRAITS = Traits(
+    title="DDP",
+    replicas="equal",
+    recovers="any",
+    skips="together",
+    idle=(
+        ("powersgd_rank", "compression", ("none", "fp16", "bf16")),
+        ("powersgd_start", "compression", ("none", "fp16", "bf16")),
+    ),
+)
 
 DEFAULT_MB = 25.0  # torch's own; only with it the first bucket is smaller: 1 MiB
 Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
-
-EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
 
 
 @dataclass(frozen=True, kw_only=True)

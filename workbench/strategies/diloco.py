@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TITLE = "DiLoCo"
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(title="DiLoCo", replicas="rounds", recovers="any", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,6 @@ def train(job: Job, config: Config) -> None:
     from workbench.recording.events import OPTIMIZER
 
     job.lead = config.every - 1  # iterations that others may be ahead, until all meet
-    job.rounds = True
     model = job.model()
     optimizer = job.optimizer(model)
     old = [parameter.detach().clone() for parameter in model.parameters()]  # of the round's start

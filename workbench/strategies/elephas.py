@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.common import environment
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.user_code.source import Source, load, split_path
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
-TITLE = "Elephas"
+TRAITS = Traits(title="Elephas", replicas="served", messages="servers")
 WITHOUT = ("memory_limit", "checkpoint", "scale_batch")  # fields of an Experiment
 
 

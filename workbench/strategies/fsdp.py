@@ -19,15 +19,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TITLE = "FSDP"
+TRAITS = Traits(
+    title="FSDP",
+    replicas="divided",
+    recovers="replaced",
+    skips="together",
+    messages="collectives",
+    idle=(
+        ("prefetch", "units", ("whole",)),
+        ("buddy_every", "recovery", ("abort", "restart")),
+    ),
+)
 
-REPLACED_ONLY = True  # without a rank a part of the model would be missing
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
 UNITS = ("layers", "whole")
 
 

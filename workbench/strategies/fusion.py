@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
 from workbench.common.units import duration_ns, size_bytes
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
     Named = tuple[str, torch.Tensor]
 
-EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(replicas="equal", recovers="any", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -34,7 +35,19 @@ if TYPE_CHECKING:
     from workbench.training.reinforcement.gorila import ServerOptions
     from workbench.training.reinforcement.roles import Roles
 
-PLAYS = ONLY_PLAYS = True  # it takes tasks with an environment, and no others
+TRAITS = Traits(
+    replicas="served",
+    recovers="any",
+    plays="only",
+    messages="roles",
+    idle=(
+        ("priority_exponent", "replay", ("uniform",)),
+        ("importance_exponent", "replay", ("uniform",)),
+        ("when_lagging", "max_policy_lag", (None,)),
+        ("ask_ahead", "lockstep", (True,)),
+        ("restored_from", "recovery", ("abort", "restart")),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

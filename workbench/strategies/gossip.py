@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 GRAPHS = ("ring", "complete", "torus", "exponential")
-CAN_SKIP = True  # a rank leaves its own share of a minibatch out (rank/attempts.py)
+TRAITS = Traits(replicas="own", recovers="any", skips="own share", messages="neighbours")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ def train(job: Job, config: Config) -> None:
     from workbench.training.parameter_servers.flat import Flat
 
     graph = _graph(job.ranks, config)
-    job.lead, job.alone = max(graph.distances(), default=0), True
+    job.lead = max(graph.distances(), default=0)
     model = job.model()
     flat = Flat(model)
     spread_out(flat, config.spread, job.seed, job.rank)
@@ -98,7 +99,7 @@ def train(job: Job, config: Config) -> None:
         flat.grads_N.zero_()
         if config.mix == "before":
             mixing.start()
-        with Attempt(job, minibatch, model, mine, alone=True) as attempt:
+        with Attempt(job, minibatch, model, mine) as attempt:
             loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
             # A gradient counts by its samples, so that the mean of all is the minibatch's.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TITLE = "Local SGD"
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(title="Local SGD", replicas="rounds", recovers="any", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,6 @@ def train(job: Job, config: Config) -> None:
     from workbench.strategies.data_parallel import average_gradients
 
     job.lead = config.every - 1  # iterations that others may be ahead, until all meet
-    job.rounds = True
     model = job.model()
     optimizer = job.optimizer(model)
     with warnings.catch_warnings():  # of a period of 1, which is there to be compared

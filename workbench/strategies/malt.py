@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.user_code.source import Source, split_path
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
     from workbench.training.gossip.graphs import Graph
 
-TITLE = "MALT"
-CAN_SKIP = True  # a rank leaves its own share of a minibatch out (rank/attempts.py)
+TRAITS = Traits(
+    title="MALT", replicas="own", recovers="any", skips="own share", messages="neighbours"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,6 @@ def train(job: Job, config: Config) -> None:
     from workbench.training.parameter_servers.flat import Flat
 
     graph = _graph(job.ranks, config)
-    job.alone = True
     if config.wait:
         job.lead = config.cb * (1 + (1 + config.bound) * max(graph.distances()))
     model = job.model()
@@ -142,7 +143,7 @@ def train(job: Job, config: Config) -> None:
     for minibatch in job.iterations():
         mine = partition(minibatch.ids, job.rank, job.ranks)
         flat.grads_N.zero_()
-        with Attempt(job, minibatch, model, mine, alone=True) as attempt:
+        with Attempt(job, minibatch, model, mine) as attempt:
             loss = job.forward(model, job.load(mine if len(mine) else minibatch.ids[:1]))
             # A gradient counts by its samples, so that the mean of all is the minibatch's.
             job.backward(loss, weight=len(mine) * job.ranks / len(minibatch.ids))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.user_code.source import Source
 
 if TYPE_CHECKING:
@@ -27,7 +28,20 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
-CAN_SKIP = True  # a worker leaves its own share of a minibatch out (rank/attempts.py)
+TRAITS = Traits(
+    replicas="served",
+    recovers="any",
+    skips="own share",
+    messages="servers",
+    idle=(
+        ("staleness", "consistency", ("bsp", "asp")),
+        ("staleness_max", "consistency", ("bsp", "asp", "ssp")),
+        ("dssp_mode", "consistency", ("bsp", "asp", "ssp")),
+        ("stale_gradients", "consistency", ("bsp",)),
+        ("drop_above", "stale_gradients", ("keep", "scale")),
+        ("restored_from", "recovery", ("abort", "restart")),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

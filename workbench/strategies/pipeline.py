@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.user_code.source import Source, split_path
 
 if TYPE_CHECKING:
@@ -25,9 +26,14 @@ if TYPE_CHECKING:
     from workbench.training.pipelines.schedule import Schedule
 
 
-WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
-REPLACED_ONLY = True  # without a rank a part of the model would be missing
+TRAITS = Traits(
+    replicas="divided",
+    recovers="replaced",
+    whole_minibatch=True,
+    skips="together",
+    messages="stages",
+    idle=(("buddy_every", "recovery", ("abort", "restart")),),
+)
 ENOUGH = 2  # iterations of a named schedule without flush that tell whether it can be
 MOST_CHECKED = 100_000  # actions that the constructor looks at: a second's work
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from workbench.experiment.traits import Traits
 from workbench.rank.attempts import Attempt
 from workbench.rank.job import Job
 from workbench.tasks._environments import plays
@@ -18,10 +19,16 @@ from workbench.tasks._environments import plays
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
 
-WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
-EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
-PLAYS = True  # it takes tasks with an environment, too
+TRAITS = Traits(
+    replicas="equal",
+    whole_minibatch=True,
+    skips="together",
+    plays="too",
+    idle=(
+        ("priority_exponent", "replay", ("uniform",)),
+        ("importance_exponent", "replay", ("uniform",)),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

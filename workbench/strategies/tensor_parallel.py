@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 from workbench.user_code import source
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
     from workbench.training.tensor_parallel.model import Sharded
 
-WHOLE_MINIBATCH = True  # every rank takes all of it: there is nothing to share out
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/shared_passes.py)
-REPLACED_ONLY = True  # without a rank a part of the model would be missing
+TRAITS = Traits(
+    replicas="divided",
+    recovers="replaced",
+    whole_minibatch=True,
+    skips="together",
+    idle=(("buddy_every", "recovery", ("abort", "restart")),),
+)
 FEW = 16  # samples that the driver makes to look at
 
 

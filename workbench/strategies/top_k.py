@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
     import torch
 
     from workbench.rank.job import Job
 
-TITLE = "Top-k"
-EQUAL_REPLICAS = True  # all ranks hold the same parameters, to the bit
-CAN_SKIP = True  # ranks can leave a minibatch out together (rank/attempts.py)
+TRAITS = Traits(title="Top-k", replicas="equal", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)

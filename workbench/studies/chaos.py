@@ -26,17 +26,16 @@ from math import isfinite
 
 from workbench.common.errors import PeerLost, TooFewRanks, WorkbenchError
 from workbench.common.units import counted
-from workbench.experiment.checks import EQUAL
 from workbench.experiment.elastic_checks import is_elastic
 from workbench.experiment.faults import FailToStart, Fault, Kill, Preempt
 from workbench.experiment.scenario import Kind, Scenario
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import traits_of
 from workbench.runs.enough import missing_role
 from workbench.runs.run import Run, start
 from workbench.shared_memory.segments import process_state
 from workbench.store.result import Result
 from workbench.studies.uninterrupted import differs_from_uninterrupted
-from workbench.user_code import source
 
 PATIENCE_S = 120.0  # of a run, besides its own timeout: a machine may be busy
 END_S = 5.0  # for processes to be gone after their run
@@ -145,8 +144,7 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
     skipped = {one.iteration for one in live.skipped()}
     if bad := [i for i, x in enumerate(result.losses) if not isfinite(x) and i not in skipped]:
         return f"the loss of iteration {bad[0] + 1} is not finite"
-    code = source.text_of("strategies", exp.strategy)
-    equal = EQUAL in source.names_defined(code, source.shown(exp.strategy))
+    equal = traits_of(exp.strategy).replicas == "equal"
     if equal and len(set(result.digests.values())) > 1:
         return "replicas differ at the end"
     detection = live.detection()

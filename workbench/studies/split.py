@@ -235,7 +235,7 @@ def _profile(task: Any, exp: Experiment | None, microbatch: int) -> Profile:
 
 def planned(exp: Experiment) -> tuple[Any, Any]:
     """Return the options and the schedule of an Experiment with strategy "pipeline"."""
-    from workbench.experiment.checks import configure
+    from workbench.experiment.configure import configure
     from workbench.training.pipelines.schedule import build
 
     config = configure(load("strategies", "pipeline", "Config"), exp.options)

@@ -135,10 +135,40 @@ def text_of(folder: str, value: str | Source, prefix: str = "") -> str:
         raise SpecError(f"{value!r} cannot be read: {error}") from None
 
 
+def module_text(name: str) -> str:
+    """Return the source of a module that can be imported, without importing it or its packages; ""
+    where there is none.
+    """
+    for folder in sys.path:
+        place = Path(folder or ".", *name.split("."))
+        for file in (place.parent / f"{place.name}.py", place / "__init__.py"):
+            try:
+                return importlib.util.decode_source(file.read_bytes())
+            except (OSError, SyntaxError, UnicodeDecodeError):
+                continue
+    return ""
+
+
+def imported_from(code: str, name: str) -> str:
+    """Return the module from which ``code`` imports ``name``; "" where it does not."""
+    if name not in code or "import" not in code:
+        return ""
+    try:
+        nodes = syntax.parse(code).body
+    except SyntaxError:
+        return ""
+    for node in nodes:
+        match node:
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                if name in [one.asname or one.name for one in aliases]:
+                    return module
+    return ""
+
+
 def names_defined(code: str, where: str) -> list[str]:
     """Return the names that ``code`` binds at its top level. Raises SpecError for bad syntax."""
     names: list[str] = []
-    for node in _parse(code, where).body:
+    for node in parsed(code, where).body:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.append(name)
@@ -155,7 +185,7 @@ def keywords(code: str, name: str, where: str) -> list[str] | None:
     A dataclass has its fields, another class the parameters of its ``__init__``. ``**kwargs``, or a
     base class from elsewhere, can take anything.
     """
-    classes = {one.name: one for one in _parse(code, where).body if isinstance(one, ast.ClassDef)}
+    classes = {one.name: one for one in parsed(code, where).body if isinstance(one, ast.ClassDef)}
     return _keywords(classes[name], classes) if name in classes else None
 
 
@@ -185,7 +215,7 @@ def methods(code: str, name: str) -> frozenset[str] | None:
     """Return the methods of class ``name`` in ``code``, inherited ones too; None if they cannot be
     read: it is no class, or has a base class from elsewhere. Raises SpecError for bad syntax.
     """
-    classes = {one.name: one for one in _parse(code, name).body if isinstance(one, ast.ClassDef)}
+    classes = {one.name: one for one in parsed(code, name).body if isinstance(one, ast.ClassDef)}
     names: set[str] = set()
     pending = [name]
     while pending:
@@ -198,6 +228,20 @@ def methods(code: str, name: str) -> frozenset[str] | None:
     return frozenset(names)
 
 
+def constant(code: str, name: str, where: str) -> Any:
+    """Return a constant that ``code`` binds at its top level; None where there is none. Raises
+    SpecError for bad syntax, and for what is no literal.
+    """
+    for node in parsed(code, where).body if name in code else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                try:
+                    return ast.literal_eval(value)
+                except ValueError:
+                    raise SpecError(f"{where}: {name} is read, not run: write its value") from None
+    return None
+
+
 def places_of(task: Any) -> tuple[str, ...]:
     """Return the options of a built-in task that name folders or files.
 
@@ -205,11 +249,7 @@ def places_of(task: Any) -> tuple[str, ...]:
     """
     if not isinstance(task, str) or task not in available("tasks"):
         return ()
-    for node in _parse(text_of("tasks", task), task).body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="PLACES")], value=value):
-                return tuple(map(str, ast.literal_eval(value)))
-    return ()
+    return tuple(map(str, constant(text_of("tasks", task), "PLACES", task) or ()))
 
 
 def shown(value: str | Source) -> str:
@@ -242,7 +282,8 @@ def _attribute(module: types.ModuleType, name: str, where: str) -> Any:
     return getattr(module, name)
 
 
-def _parse(code: str, where: str) -> ast.Module:
+def parsed(code: str, where: str) -> ast.Module:
+    """Return the syntax tree of ``code``. Raises SpecError for bad syntax."""
     try:
         return syntax.parse(code)
     except SyntaxError as error:

@@ -10,34 +10,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import known_traits
 from workbench.transports.sizes import mailbox_bytes
 from workbench.user_code import source
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TRACE_BYTES = 6_000_000  # of a rank: its header and some four lanes' rings
-# Strategies whose ranks send one another messages of their own, beside collectives.
-EVERYBODY = ("gossip", "malt", "ad_psgd")
-SERVED = ("parameter_server", "data_servers", "elephas")
-PLAYED = ("ape_x", "gorila")
 
 
-def foretold(fields: Mapping[str, Any]) -> int:
+def foretold(given: Mapping[str, Any]) -> int:
     """Return the most bytes that an Experiment of these fields reserves for messages between its
     ranks and for its recording, without its model and its processes.
     """
-    if fields.get("backend", "workbench") != "workbench":
+    if given.get("backend", "workbench") != "workbench":
         return 0
-    ranks = whole(fields.get("ranks"), 4)
-    chunk_bytes = whole(fields.get("chunk_bytes"), 262_144)
-    algorithm = str(fields.get("all_reduce", "ring"))
+    ranks = whole(given.get("ranks"), 4)
+    chunk_bytes = whole(given.get("chunk_bytes"), 262_144)
+    algorithm = str(given.get("all_reduce", "ring"))
     boxes = 2 * _collective_pairs(algorithm, ranks)  # of two groups: gradients, and figures
     boxes += 2 * ranks  # other operations' trees and rings
-    boxes += _message_pairs(str(fields.get("strategy")), fields.get("options"), ranks)
+    boxes += _message_pairs(str(given.get("strategy")), given.get("options"), ranks)
     return boxes * mailbox_bytes(chunk_bytes) + ranks * TRACE_BYTES
 
 
@@ -71,17 +69,23 @@ def _pairs(algorithm: str, ranks: int) -> int:
 
 def _message_pairs(strategy: str, options: Any, ranks: int) -> int:
     values = options if isinstance(options, Mapping) else {}
-    if strategy in EVERYBODY:
-        usual = {"gossip": "ring"}.get(strategy)
-        near = "ring" in (values.get("graph", usual), values.get("pairs"), values.get("dataflow"))
-        return 2 * ranks if near else ranks * (ranks - 1)
-    if strategy in SERVED:
-        servers = whole(values.get("servers"), 1)
-        return 2 * servers * max(ranks - servers, 0)
-    if strategy in PLAYED:
-        roles = sum(whole(values.get(name), 1) for name in ("servers", "learners", "replays"))
-        return 2 * roles * max(ranks - 1, 0)
-    return 2 * ranks if strategy == "pipeline" else 0
+    match known_traits(strategy).messages:
+        case "neighbours":
+            usual = {
+                one.name: one.default
+                for one in fields(source.load("strategies", strategy, "Config"))
+            }
+            near = "ring" in {**usual, **values}.values()
+            return 2 * ranks if near else ranks * (ranks - 1)
+        case "servers":
+            servers = whole(values.get("servers"), 1)
+            return 2 * servers * max(ranks - servers, 0)
+        case "roles":
+            roles = sum(whole(values.get(name), 1) for name in ("servers", "learners", "replays"))
+            return 2 * roles * max(ranks - 1, 0)
+        case "stages":
+            return 2 * ranks
+    return 0
 
 
 class ModelSize(NamedTuple):

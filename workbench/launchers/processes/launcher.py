@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from workbench.experiment.checks import configure
+from workbench.experiment.configure import configure
 from workbench.experiment.frozen_model import Fixed
 from workbench.user_code.source import Source, load
 

@@ -96,7 +96,7 @@ class Worker:
             mine = portion(minibatch.ids, self.place, self.mates, self.shares)
             share = len(mine) / len(minibatch.ids)
             self.flat.grads_N.zero_()
-            with Attempt(job, minibatch, self.model, mine, alone=True) as attempt:
+            with Attempt(job, minibatch, self.model, mine) as attempt:
                 loss = job.forward(self.model, job.load(mine if len(mine) else minibatch.ids[:1]))
                 job.backward(loss, weight=share)  # so the gradients sum to the mean
             if attempt.skipped:

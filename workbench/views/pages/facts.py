@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from workbench.common import extensions, topology
+from workbench.common import topology
 from workbench.common.errors import CollectiveError, WorkbenchError, short
 from workbench.common.units import size_bytes
+from workbench.experiment.survivors import comes_and_goes
+from workbench.experiment.traits import known_traits
 from workbench.formulas import OPERATIONS, Algorithm
 from workbench.formulas.hierarchical import levels_told
-from workbench.recovery._replicas import comes_and_goes
 from workbench.runs.failure import for_page, read_facts
 from workbench.runs.old_failures import read_message
 from workbench.shared_memory.control_state import ControlState
@@ -127,14 +127,9 @@ def _ranks(stored: Any) -> int:
     return ranks
 
 
-_TITLE = re.compile(r'^TITLE = "(.+)"$', re.MULTILINE)
-
-
 def _title(strategy: str) -> str:
-    """Return the strategy's name as people write it: the TITLE in its file, else from its name."""
-    file = extensions.files("strategies").get(strategy)
-    match = _TITLE.search(file.read_text(encoding="utf-8")) if file else None
-    return match[1] if match else strategy.replace("_", " ").capitalize()
+    """Return the strategy's name as people write it."""
+    return known_traits(strategy).title or strategy.replace("_", " ").capitalize()
 
 
 def ranks_noted(metadata: Mapping[str, str]) -> int:

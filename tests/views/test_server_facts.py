@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import workbench as wb
+from workbench.analysis import servers
 from workbench.strategies.parameter_server import Config
 from workbench.views.pages.facts import facts
 from workbench.views.pages.server_facts import server_facts
@@ -43,10 +46,16 @@ def test_what_becomes_of_stale_gradients_is_a_badge() -> None:
 
 def test_defaults_are_the_strategys_own() -> None:
     config = Config()
-    server = server_facts("parameter_server", {}, config.consistency)
+    server = server_facts("parameter_server", {}, config.consistency, {})
     assert server["servers"] == config.servers and server["models"] == config.models
-    assert server_facts("parameter_server", {}, "ssp")["low"] == config.staleness
-    assert server_facts("parameter_server", {}, "dssp")["high"] == config.staleness_max
+    assert (
+        server_facts("parameter_server", {"consistency": "ssp"}, "ssp", {})["low"]
+        == config.staleness
+    )
+    assert (
+        server_facts("parameter_server", {"consistency": "dssp"}, "dssp", {})["high"]
+        == config.staleness_max
+    )
 
 
 def test_what_workers_push_is_named() -> None:
@@ -67,3 +76,16 @@ def test_a_rule_of_the_users_own_has_no_bound_that_is_known() -> None:
     spec = "strategy: parameter_server\nranks: 3\noptions: {consistency: {name: mine}}\n"
     server = facts({"experiment": spec})["server"]
     assert (server["consistency"], server["low"]) == ("mine", None)
+
+
+def test_a_rule_of_the_users_own_is_told_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "class Mine:\n    bound = lead = 4\n    def may_start(self, w, c, clocks): return True\n"
+    )
+    options = {"consistency": f"{file}:Mine"}
+    run = wb.run(wb.Experiment(strategy="parameter_server", ranks=3, iterations=2, options=options))
+    run.wait(60)
+    server = facts(run.store.metadata)["server"]
+    assert (server["low"], server["high"], server["together"]) == (4, 4, False)
+    assert servers.bound(run.store.metadata) == 4

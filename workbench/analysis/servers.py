@@ -20,6 +20,7 @@ import polars as pl
 
 from workbench.experiment.stored import settings
 from workbench.store.iterations import COMPUTE
+from workbench.training.parameter_servers.clocks import rule_stored
 
 STRATEGY = "parameter_server"
 SERVED = STRATEGY, "elephas"  # strategies with servers of parameters
@@ -62,19 +63,9 @@ def pick(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def bound(metadata: Mapping[str, str]) -> int | None:
-    """Return by how many clocks a worker may lead the slowest.
-
-    None: there is no bound, or the policy is the user's own.
-    """
-    options = settings(metadata).get("options") or {}
-    match options.get("consistency", "bsp"):
-        case "bsp":
-            return 0
-        case "ssp":
-            return int(options.get("staleness", 3))
-        case "dssp" if options.get("dssp_mode", "strict") == "strict":
-            return int(options.get("staleness_max", 15))
-    return None
+    """Return by how many clocks a worker may lead the slowest; None: no bound, or none known."""
+    high: int | None = rule_stored(metadata, settings(metadata).get("options") or {})["high"]
+    return high
 
 
 def is_served(rows: pl.DataFrame) -> bool:

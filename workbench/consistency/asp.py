@@ -11,5 +11,7 @@ from workbench.training.parameter_servers.clocks import Clocks, Policy
 
 
 class ASP(Policy):
+    waits = False
+
     def may_start(self, worker: int, iteration: int, clocks: Clocks) -> bool:
         return True

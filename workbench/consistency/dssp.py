@@ -35,7 +35,7 @@ class DSSP(Policy):
             why = f"must be {' or '.join(map(repr, MODES))}"
             raise SpecError.at("dssp_mode", why, mode, allowed=MODES)
         self.staleness, self.staleness_max, self.mode = staleness, staleness_max, mode
-        self.bound = staleness_max if mode == "strict" else None
+        self.lead, self.bound = staleness, staleness_max if mode == "strict" else None
         self._end: dict[int, int] = {}  # worker -> the iteration at which its grant is used up
         self._clock: dict[int, int] = {}  # worker -> its clock at its last push
 

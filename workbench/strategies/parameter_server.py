@@ -15,6 +15,7 @@ Law    bsp equals sequential training within rounding; shards do not change it b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -112,6 +113,13 @@ def check(exp: Experiment, config: Config) -> None:
         raise SpecError.at(
             "backend", "strategy 'parameter_server' runs over backend='workbench'", exp.backend
         )
+
+
+def prepare(exp: Experiment, config: Config) -> dict[str, str]:
+    """Return the policy's rule, for pages and laws; this runs a user's policy code."""
+    from workbench.training.parameter_servers.clocks import RULE, policy_options, rule_of
+
+    return {RULE: json.dumps(rule_of(config.consistency, policy_options(config)))}
 
 
 def check_survivors(config: Config, same_ranks: bool) -> None:

@@ -40,11 +40,11 @@ const begin = (words) => words.charAt(0).toUpperCase() + words.slice(1);
  * A rule in a line: "SSP, at most 3 ahead"; of Elephas, "hogwild, once per epoch".
  * @param {Rule} rule
  */
-export function ruleWords({ consistency, low, high, mode, once_per }) {
+export function ruleWords({ consistency, low, high, together, mode, once_per }) {
   if (mode) return `${mode}, once per ${once_per}`;
   const name =
     consistency === "" ? "" : consistency.length <= 4 ? consistency.toUpperCase() : consistency;
-  if (low === null || consistency === "bsp") return name;
+  if (low === null || together) return name;
   return low === high
     ? `${name}, at most ${low} ahead`
     : `${name}, ${low} to ${high ?? "any"} ahead`;
@@ -140,11 +140,7 @@ export function serverSentence(known, frame, rule, live) {
       ? `worker ${stale.rank} computes on parameters that lack ${counted(stale.worst, "update")}`
       : "all hold the newest parameters";
   const free =
-    rule.low === null
-      ? rule.consistency === "asp"
-        ? "no worker waits for another"
-        : ""
-      : "no worker is stopped";
+    rule.low === null ? (rule.waits ? "" : "no worker waits for another") : "no worker is stopped";
   return withLosses(`${[spread, free].filter(Boolean).join(", ")}; ${old}.`);
 }
 

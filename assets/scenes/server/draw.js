@@ -164,9 +164,9 @@ function drawWall(g, { ink, font }, { place, frame, rule }) {
 }
 
 /** @param {import("./frame.js").Rule} rule @param {{wide: boolean, small: boolean}} place */
-export function wallWords({ consistency, low, high }, { wide, small }) {
+export function wallWords({ consistency, low, high, waits }, { wide, small }) {
   if (low === null)
-    return consistency === "asp"
+    return !waits
       ? `no wall${small ? "" : ": no worker waits for another"}`
       : consistency
         ? `${consistency}: no fixed bound`

@@ -9,11 +9,13 @@
  * @typedef {import("./index.js").Worker} Worker
  * @typedef {import("./call_source.js").Flight} Flight
  * @typedef {{servers: number, models: number, consistency: string, low: number | null,
- *   high: number | null, drop_above: number | null, words: string, replicas?: number,
+ *   high: number | null, together: boolean, waits: boolean, drop_above: number | null,
+ *   words: string, replicas?: number,
  *   pushes?: string, mode?: string, once_per?: string}} Rule  mode, once_per: of Elephas
  *   replicas: servers that have each key; pushes: what a push is, where it is no gradient;
  *   how far a worker may lead the slowest: low of everybody, high with what a controller grants
- *   beyond; null: no bound, or none that is known
+ *   beyond; null: no bound, or none that is known; together: the gradients of a clock make one
+ *   update; waits: false where no worker waits for another
  * @typedef {"start" | "pull" | "compute" | "push" | "blocked" | "waits" | "ended" | "lost"}
  *   WorkerDoing  blocked: by the bound; waits: for a server's answer
  * @typedef {{rank: number, iteration: number, doing: WorkerDoing, since: number, held: number[],
@@ -47,6 +49,8 @@ const UNKNOWN = {
   consistency: "",
   low: null,
   high: null,
+  together: false,
+  waits: true,
   drop_above: null,
   words: "",
 };
@@ -158,9 +162,8 @@ export function serverFrame(index, rule, t, iterations, recoveries = []) {
         !gone(w.rank) && pairs.some((p) => p.worker === w.rank && acceptedBy(p, t, stride) === min),
     )
     .map((w) => w.rank);
-  const together = rule.consistency === "bsp" || (rule.consistency === "ssp" && rule.low === 0);
   const shards = servers.map((server, i) => ({
-    ...shardNow(pairs, server.rank, t, versions[i], shares[i], together),
+    ...shardNow(pairs, server.rank, t, versions[i], shares[i], rule.together),
     gone: lost.get(server.rank) ?? NaN,
     keys: server.keys.findLast((one) => one.t <= t)?.count ?? 0,
     copies: copies.get(server.rank) ?? [],

@@ -11,6 +11,7 @@ BSP allows no lead, ASP any lead, SSP a lead of up to ``staleness``. A lost work
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -23,6 +24,7 @@ from workbench.user_code.source import Source
 if TYPE_CHECKING:
     from workbench.training.parameter_servers.options import Options
 
+RULE = "consistency rule"  # of a run's metadata
 MayStart = Callable[[int, int, "Clocks"], bool]
 
 
@@ -52,6 +54,8 @@ class Policy:
 
     synchronous: bool = False  # gradients of one clock make one update, in order of worker
     bound: int | None = None  # the largest lead over the slowest; None: no bound
+    lead: int | None = None  # the largest lead without a grant, where a controller grants more
+    waits: bool = True  # False: no worker ever waits for another
 
     def may_start(self, worker: int, iteration: int, clocks: Clocks) -> bool:
         """Return whether ``worker`` may begin ``iteration`` now. Pure; asked again after every
@@ -84,7 +88,8 @@ class UsersOwn(Policy):
         self._policy = policy
         self._ask = cast(MayStart, getattr(policy, "may_start", policy))
         self.synchronous = bool(getattr(policy, "synchronous", False))
-        self.bound = getattr(policy, "bound", None)
+        self.bound, self.lead = getattr(policy, "bound", None), getattr(policy, "lead", None)
+        self.waits = bool(getattr(policy, "waits", True))
         _must_take(self._ask, 3, f"{_name(policy)}: may_start", "(worker, iteration, clocks)")
         if pushed := getattr(policy, "pushed", None):
             _must_take(pushed, 2, f"{_name(policy)}: pushed", "(worker, clocks)")
@@ -134,6 +139,36 @@ def policy_options(config: Options) -> dict[str, Any]:
         "staleness_max": config.staleness_max,
         "mode": config.dssp_mode,
     }
+
+
+def rule_of(consistency: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what pages, laws and charts are told of a policy. Runs its code.
+
+    ``low``, ``high``: the largest lead without a grant, and at all; None: no bound. ``together``:
+    the gradients of a clock make one update. ``waits``: False where no worker waits for another.
+    """
+    one = policy(consistency, options)
+    low = one.bound if one.lead is None else one.lead
+    return {"low": low, "high": one.bound, "together": one.synchronous, "waits": one.waits}
+
+
+UNKNOWN = {"low": None, "high": None, "together": False, "waits": True}
+
+
+def rule_stored(metadata: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``rule_of`` says of a stored run: as its driver stored it, else of a policy by
+    name. Raises ValueError for options that no policy takes.
+    """
+    if stored := metadata.get(RULE):
+        return {**UNKNOWN, **json.loads(stored)}
+    value = options.get("consistency", "bsp")
+    if value not in source.available("consistency"):
+        return UNKNOWN
+    given = {**options, "mode": options.get("dssp_mode", "strict")}
+    try:
+        return rule_of(value, given)
+    except SpecError as error:
+        raise ValueError(str(error)) from None
 
 
 def _named_by(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,38 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.training.parameter_servers.clocks import rule_stored
+
 STRATEGY = "parameter_server"
 INPUTS = "data_servers"
 
 
-def server_facts(strategy: str, options: Mapping[str, Any], consistency: str) -> dict[str, Any]:
+def server_facts(
+    strategy: str, options: Mapping[str, Any], consistency: str, metadata: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the header's ``server``: {} for other strategies.
 
     ``low`` and ``high``: iterations that any worker may lead the slowest by, and with a
     controller's grants; None: no bound, or none that is known. ``drop_above``: staleness above
     which a gradient is dropped, or None. ``replicas``: servers that have each key. ``pushes``: what
-    a worker pushes. ``mode`` and ``once_per``, of Elephas: "hogwild", "epoch".
+    a worker pushes. ``together``: the gradients of a clock make one update. ``waits``: False where
+    no worker waits for another. ``mode`` and ``once_per``, of Elephas: "hogwild", "epoch".
     """
     if strategy == "elephas":
         mode, frequency = options.get("mode", "asynchronous"), options.get("frequency", "epoch")
         return _of_elephas(str(mode), str(frequency))
     if strategy != STRATEGY:
         return {}
-    low, most = int(options.get("staleness", 3)), int(options.get("staleness_max", 15))
-    if consistency == "dssp" and options.get("dssp_mode", "strict") == "paper":
-        bounds: tuple[int | None, int | None] = (low, None)
-    else:
-        bounds = {"bsp": (0, 0), "ssp": (low, low), "dssp": (low, most)}.get(
-            consistency, (None, None)
-        )
     stale, above = options.get("stale_gradients", "keep"), int(options.get("drop_above", 0))
     words = {"drop": f"stale > {above} dropped", "scale": "stale gradients scaled"}.get(stale, "")
     return {
         "servers": int(options.get("servers", 1)),
         "models": int(options.get("models", 1)),
         "consistency": consistency,
-        "low": bounds[0],
-        "high": bounds[1],
+        **rule_stored(metadata, options),
         "drop_above": above if stale == "drop" else None,
         "replicas": int(options.get("replicas", 1)),
         "pushes": "gradient",
@@ -56,6 +53,8 @@ def _of_elephas(mode: str, frequency: str) -> dict[str, Any]:
         "consistency": "asp" if bound is None else "bsp",
         "low": bound,
         "high": bound,
+        "together": bound == 0,
+        "waits": bound == 0,
         "drop_above": None,
         "replicas": 1,
         "pushes": "weight difference",

@@ -17,7 +17,7 @@ def facts(run: RunRecord) -> dict[str, Any]:
     """Return the facts about servers for the page; None if a run has none."""
     consistency = name_of_code(run.options.get("consistency", "bsp"))
     return {
-        "server": server_facts(run.strategy, run.options, consistency) or None,
+        "server": server_facts(run.strategy, run.options, consistency, run.metadata) or None,
         "inputs": inputs_facts(run.strategy, run.options),
     }
 

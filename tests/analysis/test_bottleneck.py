@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.live import PATIENCE, lenet
+from tests.live import LONG, PATIENCE, lenet, training, until
 from tests.synthetic import table
 from workbench.analysis.bottleneck import Bottleneck, find
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
@@ -164,12 +164,13 @@ def test_time_in_which_a_reader_held_the_ranks_is_nobodys() -> None:
 
 
 def test_a_run_that_was_held_spent_no_time_on_it() -> None:
-    run = wb.run(lenet(ranks=2, iterations=30, pad_compute="10 ms"))
-    while len(run.store) < 100:
-        time.sleep(0.05)
+    run = training(wb.run(lenet(ranks=2, iterations=LONG, pad_compute="10 ms")))
     run.pause()
     time.sleep(3)
     run.resume()
+    held = run.iteration
+    until(lambda: run.iteration > held + 2)
+    run.stop()
     run.wait(timeout=PATIENCE)
     (hold,) = holds_of(run.store.metadata, 0)
     assert (hold[1] - hold[0]) / 1e9 >= 3.0

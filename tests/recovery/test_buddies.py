@@ -102,8 +102,10 @@ def test_neighbours_lost_at_once_go_back_to_the_checkpoint_or_end_the_run(tmp_pa
     """Each had the other's copy, or nobody has any."""
     kills = [wb.Kill(rank=rank, at_iteration=5) for rank in (0, 1)]
     exp = divided("fsdp", 2, {"buddy_every": 0}, recovery="replace", faults=kills[:1])
-    with pytest.raises(wb.RankError, match=r"what ranks \[0, 1\] trained is lost"):
+    with pytest.raises(wb.PeerLost, match=r"what ranks \[0, 1\] trained is lost") as failed:
         wb.run(exp).wait(timeout=60)
+    assert (failed.value.rank, failed.value.how, failed.value.code) == (0, "killed", -9)
+    assert failed.value.doing == "iteration 6"
     plan = wb.Checkpoint(folder=str(tmp_path), every=2, background=False)
     run = wb.run(exp.replace(checkpoint=plan))
     assert_as_uninterrupted(exp, run.wait(timeout=90))

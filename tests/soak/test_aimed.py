@@ -66,6 +66,15 @@ def test_a_part_that_is_lost_after_the_others_have_finished_is_named(tmp_path: P
     assert case.outcome == "named" and "All other ranks had finished" in case.words, str(case)
 
 
+def test_a_part_that_is_lost_with_its_copy_is_named(tmp_path: Path) -> None:
+    """The rank with the copy ends while the others form the group in which it would give it."""
+    strikes = Strike(0, "finish"), Strike(1, "met *", 1)
+    parts = {"strategy": "fsdp", "task": PARTS["task"], "task_options": PARTS["task_options"]}
+    case = struck(tmp_path, *strikes, ranks=3, recovery="replace", **parts)
+    assert len([*tmp_path.glob("struck-*")]) == 2, "no rank came to the point"
+    assert case.outcome == "named" and "what ranks [0] trained is lost" in case.words, str(case)
+
+
 def test_a_case_follows_from_seed_and_number(tmp_path: Path) -> None:
     cases = [drawn(7, number, tmp_path) for number in range(12)]
     assert [*map(str, cases)] == [str(drawn(7, number, tmp_path)) for number in range(12)]

@@ -86,6 +86,12 @@ class TooFewRanks(WorkbenchError):
     """Fewer ranks came, or are left, than the run needs; ``rank`` is one of the others."""
 
 
+class StateLost(WorkbenchError):
+    """No rank that lives has what a lost one, ``rank``, trained. Ranks raise it in a take-over, and
+    do not regroup for it; the driver, which knows how that rank ended, makes it a PeerLost.
+    """
+
+
 class RunTimeout(WorkbenchError, TimeoutError, RuntimeError):
     """No progress, or not done, within the time that was allowed.
 

@@ -21,6 +21,7 @@ from workbench.common.errors import (
     PeerLost,
     RankError,
     RunTimeout,
+    StateLost,
     WorkbenchError,
     short,
     timed_out,
@@ -34,6 +35,7 @@ from workbench.runs.failure import how_of, where_lost
 from workbench.runs.membership import Membership
 from workbench.runs.outcome import past_losses
 from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
+from workbench.shared_memory.segments import how_it_ended
 from workbench.store.recoveries import ABSENT, KEY, Recovery, recoveries_of
 from workbench.user_code.source import Source, load
 
@@ -64,6 +66,7 @@ class Regrouping:
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
         self.lost_last = set[int]()  # ranks that were lost when all others had finished
+        self._codes: dict[int, int] = {}  # exit codes of the ranks that recoveries followed
         self._exp, self._control = exp, control
         self._leaving = -1  # the generation that ranks are leaving
         self._since = 0.0  # when the first did, or was told to
@@ -173,6 +176,7 @@ class Regrouping:
                 team.state,
             )
         )
+        self._codes |= lost
         self.team, self.left, self.reports = team, {}, {}
         self.lost_last.clear()  # they are in the recovery
         self.sent_off.clear()
@@ -200,6 +204,25 @@ class Regrouping:
             return []
         holders = [rank for rank, one in done.items() if one["digest"] and one["replica"] is None]
         return holders[:1]
+
+    def named(self, error: WorkbenchError) -> WorkbenchError:
+        """Return the error of a run with the name of the rank that was lost, where ranks could not
+        go on without what it had trained: they do not know how it ended.
+        """
+        ends = [(int(r), one) for one in reversed(self.recoveries) for r in one.lost]
+        if not isinstance(error, StateLost) or not ends:
+            return error
+        rank, end = next((one for one in ends if one[0] == error.rank), ends[0])
+        code, doing = self._codes[rank], f"iteration {min(end.failed_in + 1, self._exp.iterations)}"
+        return PeerLost(
+            f"rank {rank} {how_it_ended(code)} in {doing}, and {error}",
+            rank,
+            how=end.lost[str(rank)],
+            code=code,
+            doing=doing,
+            found_by=error.found_by,
+            under_way=error.under_way,
+        )
 
     def past_losses(self, store: Store) -> list[Mapping[str, Any]]:
         """Return what lost ranks had reported, where it counts."""

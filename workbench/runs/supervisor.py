@@ -207,7 +207,7 @@ class Supervisor:
         where = where_lost(self._control, lost, self._exp.iterations)
         reports = {**self._failures, **self.regrouping.left}
         error = what_went_wrong(lost, reports, self._pids, where, now, self.regrouping.lost_last)
-        error = error and self._hosts.named(error, self.reports)
+        error = error and self.regrouping.named(self._hosts.named(error, self.reports))
         silent = [one for one in self._handles if one.rank not in self.reports]
         if isinstance(error, RunTimeout) and (
             places := places_of(silent, self._lookout, self._exp)

@@ -27,7 +27,7 @@ import torch
 from workbench.checkpoints import random_state
 from workbench.checkpoints.folder import newest
 from workbench.checkpoints.parts import Snapshot
-from workbench.common.errors import CheckpointError, RankError
+from workbench.common.errors import CheckpointError, RankError, StateLost
 from workbench.rank.readiness import meet_at_end
 from workbench.rank.take_over import Before, InMemory, exchange, resume_losses
 from workbench.recording.events import CODE, Where, now
@@ -117,7 +117,7 @@ class Buddies:
         """Go back to the newest border that all have, or that the last checkpoint has; to the
         beginning where there is none yet.
 
-        Raises RankError where neither is left of a rank.
+        Raises StateLost where neither is left of a rank.
         """
         start, past, ranks = now(), self._past, job.ranks
         job.group("buddies")  # all ranks make it, whether they use it or not
@@ -172,10 +172,11 @@ class Buddies:
         job = self._job
         if not folder:
             lost = [job.session.run_rank(r) for r, one in enumerate(having) if not one]
-            raise RankError(
+            raise StateLost(
                 f"what ranks {lost} trained is lost: the ranks with a copy of it have ended too, "
                 "and there is no checkpoint. Write some: checkpoint=wb.Checkpoint(...)",
-                job.run_rank,
+                min(lost, default=-1),
+                found_by=job.run_rank,
             )
         job.prepared["checkpoint"], job.checkpoints.resumed = folder, True
         first = int(job.checkpoints.put_back())

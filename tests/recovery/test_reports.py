@@ -15,6 +15,7 @@ from workbench.runs.outcome import past_losses
 from workbench.shared_memory.control_block import DONE, STATE
 from workbench.store.recoveries import recoveries_of
 from workbench.store.result import digest
+from workbench.studies.uninterrupted import differs_from_uninterrupted
 
 
 def test_an_iteration_that_is_done_a_third_time_counts_once() -> None:
@@ -68,6 +69,21 @@ def test_what_a_lost_worker_does_again_counts_once_without_lockstep_too() -> Non
     (recovery,) = recoveries_of(run.store.metadata)
     reported = [one["begun"] for one in past_losses(run.store, [recovery])]
     assert reported == [*range(recovery.go_on[2])]
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_what_a_worker_had_reported_counts_where_the_run_goes_on_without_it(models: int) -> None:
+    options = {"models": models}
+    exp = experiment("parameter_server", 5, optimizer="sgd", options=options, iterations=4)
+    whole = wb.run(exp).wait(timeout=90)
+    kill = wb.Kill(rank=4, at_iteration=2)
+    run = wb.run(exp.replace(faults=kill))
+    result = run.wait(timeout=90)
+    assert result.lost == [4] and len(result.losses) == 4
+    for losses, others in zip(result.model_losses, whole.model_losses, strict=True):
+        assert losses[:2] == pytest.approx(others[:2], rel=1e-12, abs=1e-12)
+    assert models > 1 or result.losses[2] != pytest.approx(whole.losses[2], rel=1e-6)
+    assert differs_from_uninterrupted(run.experiment, run, result) == ""
 
 
 def test_the_time_of_a_run_begins_with_its_first_iteration() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import WorkbenchError
-from workbench.store.recoveries import Recovery
+from workbench.store.recoveries import MODEL, Recovery
 from workbench.store.result import Result, digest, losses_since, tensors
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def past_losses(
     store: Store, recoveries: Sequence[Recovery], lost_last: Collection[int] = ()
 ) -> list[Mapping[str, Any]]:
     """Return the losses that lost ranks had reported, from their rows, of the iterations that were
-    not done again. ``lost_last``: ranks that no recovery followed.
+    not done again. ``lost_last``: ranks that no recovery followed, as the run could spare them.
     """
     import polars as pl
 
@@ -95,7 +95,8 @@ def past_losses(
         columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
         for iteration in sorted(columns[0].keys() & columns[1].keys()):
             loss, samples = (column[iteration] for column in columns)
-            result.append({"begun": iteration, "losses": [loss], "samples": [samples], "model": 0})
+            one = {"begun": iteration, "losses": [loss], "samples": [samples]}
+            result.append({**one, "model": int(store.metadata.get(f"{MODEL} {rank}", 0))})
     return result
 
 

@@ -66,7 +66,7 @@ class Regrouping:
         self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
         self.lost_last = set[int]()  # ranks that were lost when all others had finished
-        self._codes: dict[int, int] = {}  # exit codes of the ranks that recoveries followed
+        self._ends: dict[int, tuple[How, int, int]] = {}  # of lost ranks: how, code, iteration
         self._exp, self._control = exp, control
         self._leaving = -1  # the generation that ranks are leaving
         self._since = 0.0  # when the first did, or was told to
@@ -176,7 +176,7 @@ class Regrouping:
                 team.state,
             )
         )
-        self._codes |= lost
+        self._ends |= {rank: (how, lost[rank], failure.iteration) for rank, how in ends.items()}
         self.team, self.left, self.reports = team, {}, {}
         self.lost_last.clear()  # they are in the recovery
         self.sent_off.clear()
@@ -209,24 +209,27 @@ class Regrouping:
         """Return the error of a run with the name of the rank that was lost, where ranks could not
         go on without what it had trained: they do not know how it ended.
         """
-        ends = [(int(r), one) for one in reversed(self.recoveries) for r in one.lost]
-        if not isinstance(error, StateLost) or not ends:
+        if not isinstance(error, StateLost) or not self._ends:
             return error
-        rank, end = next((one for one in ends if one[0] == error.rank), ends[0])
-        code, doing = self._codes[rank], f"iteration {min(end.failed_in + 1, self._exp.iterations)}"
+        rank = error.rank if error.rank in self._ends else min(self._ends)
+        how, code, iteration = self._ends[rank]
+        doing = f"iteration {min(iteration + 1, self._exp.iterations)}"
         return PeerLost(
             f"rank {rank} {how_it_ended(code)} in {doing}, and {error}",
             rank,
-            how=end.lost[str(rank)],
+            how=how,
             code=code,
             doing=doing,
             found_by=error.found_by,
             under_way=error.under_way,
         )
 
-    def past_losses(self, store: Store) -> list[Mapping[str, Any]]:
-        """Return what lost ranks had reported, where it counts."""
-        return past_losses(store, recoveries_of(store.metadata), self.lost_last)
+    def past_losses(self, store: Store, spared: Collection[int]) -> list[Mapping[str, Any]]:
+        """Return what lost ranks had reported, where it counts. ``spared``: those that their
+        generation went on without, where they are of this one.
+        """
+        last = self.lost_last | ({*spared} & {*self.team.members})
+        return past_losses(store, recoveries_of(store.metadata), last)
 
     def _waiting(self, team: Team, iteration: int) -> Team:
         """Return the team as one that waits for a data source, where a rank has said so; all write

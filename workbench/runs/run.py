@@ -185,7 +185,7 @@ class Run(Elastic, Lifetime, Shown):
                 supervisor.reports,
                 supervisor.gone,
                 error,
-                lambda: supervisor.regrouping.past_losses(self.store),
+                lambda: supervisor.regrouping.past_losses(self.store, supervisor.lost(spare=True)),
             )
         except Exception as error:  # a fault of ours: callers that wait must hear of it
             text = "".join(traceback.format_exception(error))

@@ -10,6 +10,7 @@ from typing import Any
 KEY = "recoveries"  # of the metadata
 ABSENT = "absent ranks"  # that had not come when training began: rank -> why
 REGAINED = "regained"  # of the metadata; "regained 1": from where keys of lost servers came
+MODEL = "model of rank"  # of the metadata, where there are several: "model of rank 3": its number
 _NUMBERS = ("server", "holder", "owner", "elements", "version", "updates_lost")
 
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isclose, isfinite
 
+import polars as pl
+
 from workbench.experiment.faults import Corrupt
 from workbench.experiment.spec import Experiment
 from workbench.runs.run import Run, start
+from workbench.store.recoveries import recoveries_of
 from workbench.store.result import Result
 from workbench.studies.drift.subjects import reference
 
@@ -42,14 +45,34 @@ def differs_from_uninterrupted(exp: Experiment, live: Run, result: Result) -> st
         return ""  # the mean is over other samples, or what is missing is counted
     if not _is_sequential(_without_faults(exp)):
         return ""
+    count = _by_all(live, result)
     left_out = {one.iteration for one in skipped}
     alone = _losses(_sequential(exp, left_out))
-    if (at := _first_apart(result.losses, alone, APART, left_out)) is None:
+    if (at := _first_apart(result.losses[:count], alone, APART, left_out)) is None:
         return ""
     return (
         f"the loss of iteration {at + 1} is {result.losses[at]:.17g}, and {alone[at]:.17g} in one "
         "process that nobody interrupts"
     )
+
+
+def _by_all(live: Run, result: Result) -> int:
+    """Return how many losses of a run all its ranks have a share in: where it goes on without a
+    worker, the losses that follow are means over the samples of the others.
+    """
+    recoveries = recoveries_of(live.store.metadata)
+    since = recoveries[-1] if recoveries else None
+    spared = {*result.lost} if since is None else {*result.lost} & {*since.members}
+    count = len(result.losses)
+    for rank in spared:
+        rows = live.events.filter(
+            pl.col("rank") == rank,
+            pl.col("generation") == (since.generation if since else 0),
+            pl.col("name").cast(pl.String) == "loss",
+        )
+        newest = rows["iteration"].max() if len(rows) else (since.iteration if since else 0) - 1
+        count = min(count, int(newest) + 1)  # type: ignore[arg-type]
+    return count
 
 
 def _is_sequential(exp: Experiment) -> bool:

@@ -26,6 +26,7 @@ from workbench.rank.batches import portion
 from workbench.rank.take_over import Before
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import OUTDATED, SPARE
+from workbench.store.recoveries import MODEL
 from workbench.training.parameter_servers.clocks import policy, policy_options
 from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import Carried, Pulled, PulledPart
@@ -53,6 +54,8 @@ class Worker:
         self.servers = range(len(self.run_ranks))
         number = job.rank - len(self.servers)
         job.of_model(number % config.models)
+        if job.number:  # should it be lost, no report says so
+            job.tell({f"{MODEL} {job.run_rank}": str(job.number)})
         self.workers = self.find_workers()
         mates = range(job.number, len(self.workers), config.models)
         self.place, self.mates = mates.index(number), len(mates)

@@ -316,6 +316,23 @@ def test_who_waits_for_files_of_a_lost_rank_hears_of_its_loss_at_once(tmp_path: 
     assert not [*tmp_path.glob("iteration-*")], "a checkpoint without rank 1 is none"
 
 
+def test_a_checkpoint_does_not_wait_for_a_rank_that_the_run_goes_on_without(tmp_path: Path) -> None:
+    parts = Parts(equal=True)
+    parts.keep("model", torch.nn.Linear(3, 3))
+    plan = wb.Checkpoint(folder=str(tmp_path), every=1)
+    exp, cpu = wb.Experiment(ranks=2, checkpoint=plan, timeout="60 s"), torch.device("cpu")
+    lost, begin = set[int](), time.monotonic()
+    saver = Saver(exp, "run", Recorder.off(0), cpu, spared=lost.__contains__)
+    saver.save(parts, 1, {})
+    saver.write(0, [0, 1], 2, lambda *_: None)
+    lost.add(1)
+    saver.save(parts, 2, {})
+    saver.write(0, [0], 2, lambda *_: None)
+    saver.close()
+    assert time.monotonic() - begin < 30, "it did not wait for its time limit"
+    assert [one.name for one in tmp_path.glob("iteration-*")] == [name_of(2)]
+
+
 def test_a_checkpoint_that_fails_leaves_nothing_and_the_first_rank_hears_of_it(
     tmp_path: Path,
 ) -> None:

@@ -117,10 +117,10 @@ def commit(
     described: Mapping[str, Any],
     keep: int,
     deadline: float,
-    abandoned: Callable[[], bool] = lambda: False,
+    abandoned: Callable[[int], bool] = lambda _: False,
 ) -> Path:
     """Make a checkpoint of ``part`` once all ranks' files are in it, and remove the oldest ones.
-    ``abandoned``: whether one of them will never come.
+    ``abandoned``: whether those of this rank will never come.
 
     Returns its folder. Raises AnotherRankFailed, OSError, CheckpointError where a rank's files do
     not come in time.
@@ -131,7 +131,7 @@ def commit(
         path = part / values_of(rank)
         while not path.exists():
             failed = (part / _failed(rank)).exists() or not part.exists()
-            if failed or abandoned() or time.monotonic() > deadline:
+            if failed or abandoned(rank) or time.monotonic() > deadline:
                 raise (AnotherRankFailed if failed else CheckpointError)(
                     f"the checkpoint after iteration {described['iteration']} is not whole: "
                     f"rank {rank} did not write its files. The one before it is untouched."

@@ -48,14 +48,17 @@ class Saver:
         recorder: Recorder,
         device: torch.device,
         look: Callable[[], None] = lambda: None,
+        spared: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """Prepare to write. ``run``: a word that no other run has. ``look``: raises where a rank
-        was lost, whose files will never come.
+        was lost, whose files will never come. ``spared``: whether this rank was, and the run goes
+        on without it.
         """
         assert exp.checkpoint is not None
         self._exp, self.plan, self._run = exp, exp.checkpoint, run
         self._folder = Path(self.plan.folder).absolute()
         self._recorder, self._device, self._look = recorder, device, look
+        self._spared = spared
         self._buffers: dict[str, torch.Tensor] = {}  # of the copy, used again and again
         self._copied: tuple[int, Snapshot] | None = None
         self._thread: threading.Thread | None = None
@@ -198,8 +201,11 @@ class Saver:
         }
         part = part_of(self._folder, iteration, self._run)
         deadline = time.monotonic() + exp.timeout_ns * 1e-9
-        commit(part, described, self.plan.keep, deadline, self._abandoned.is_set)
+        commit(part, described, self.plan.keep, deadline, self._will_not_come)
         self._mark("checkpoint", start, "commit", iteration)
+
+    def _will_not_come(self, rank: int) -> bool:
+        return self._abandoned.is_set() or self._spared(rank)
 
     def _mark(self, lane: str, start: int, name: str, iteration: int, nbytes: int = -1) -> None:
         """Record a span that ends now."""

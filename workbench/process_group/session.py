@@ -81,6 +81,10 @@ class Session:
         """Return the rank in the run of a rank of torch's default group."""
         return self.members[rank] if self.members else rank
 
+    def spared(self, rank: int) -> bool:
+        """Return whether this rank has ended, and groups go on without it."""
+        return rank in self.lost
+
     def regroup(self, generation: int, members: Sequence[int]) -> None:
         """Begin a generation of these ranks: groups that are made from now on are of it."""
         self.generation, self.lost, self.next_group = generation, set(), ""

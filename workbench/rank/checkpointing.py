@@ -86,7 +86,10 @@ class Checkpointing:
     def _saver(self) -> Saver | None:
         if self._open_saver is None and self._job.exp.checkpoint is not None:
             job = self._job
-            self._open_saver = Saver(job.exp, self._run, job.recorder, job.device, job.session.look)
+            session = job.session
+            self._open_saver = Saver(
+                job.exp, self._run, job.recorder, job.device, session.look, session.spared
+            )
         return self._open_saver
 
     def put_back(self) -> int:

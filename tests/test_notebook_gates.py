@@ -9,15 +9,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.chapter_minutes import number
 from tests.notebook_gates import faults
 from tests.notebooks import clean
 from workbench.studies.speed_up.words import DISTURBED
 from workbench.views.pages.widget import ABSENT
 
 CHAPTERS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
-# Recorded before the gates were there; `python -m tests.notebooks NAME` takes one off this list.
-WAITING = "01 02 02b 03 03b 04 06 06b 06c 07 09 09b 10b 11b 13 17 19".split()
 JOB = "job = wb.Experiment(ranks=2{})"
 
 
@@ -31,11 +28,7 @@ def notebook(*sources: str, **data: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_stored_notebooks_keep_nothing_that_is_wrong(path: Path) -> None:
     kept = faults(json.loads(path.read_text(encoding="utf-8")))
-    if number(path.name) not in WAITING:
-        assert kept == [], f"python -m tests.notebooks {path.name}"
-    else:
-        assert kept, f"{path.name} was recorded: take it off WAITING"
-        assert not any("anywidget" in one for one in kept), kept
+    assert kept == [], f"python -m tests.notebooks {path.name}"
 
 
 def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> None:

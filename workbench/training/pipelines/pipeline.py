@@ -79,6 +79,7 @@ class Pipeline:
         self.backwards: dict[tuple[int, int], int] = {}  # done, by stage and iteration
         for part in self.feeding.split(job.minibatches.ids(0))[0]:
             self._borders(len(part))  # computed now: its ms would show in the first iteration
+        dist.barrier(group=job.group("metrics"))  # as would the set-up of a slower rank
 
     def _build(self, config: Options) -> None:
         """Build the whole model for a moment, then keep this rank's stages of it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -55,3 +57,23 @@ def test_a_rank_that_is_being_thawed_is_never_taken_for_a_stopped_one(
     run.thaw(FROZEN)
     assert ended(run).ok
     assert stopped == [[]] * 4
+
+
+def test_a_rank_does_not_go_on_before_its_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal may come late, when the run would be over."""
+    exp = lenet(ranks=2, iterations=8, faults=wb.Freeze(rank=FROZEN, at_iteration=3, seconds=1))
+    run = wb.run(exp)
+    signal_of = run._signal
+    timers = list[threading.Timer]()
+
+    def send(*whom: Any) -> None:
+        timers.append(threading.Timer(0.5, signal_of, whom))
+        timers[-1].start()
+
+    monkeypatch.setattr(run, "_signal", send)
+    assert run.wait(60).ok
+    for one in timers:
+        one.join()
+    (row,) = of(run.events, kind="fault", name="freeze").rows(named=True)
+    later = of(run.events, kind="forward", rank=FROZEN, iteration=3)["start_ns"].min()
+    assert later - row["start_ns"] > 0.9e9

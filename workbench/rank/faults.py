@@ -145,7 +145,9 @@ def _do(exp: Experiment, number: int, rank: int, recorder: Recorder, control: Co
 
 
 def _ask(exp: Experiment, number: int, rank: int, control: Control) -> None:
-    """Have the driver do a fault. Gives up where the run does not go on."""
+    """Have the driver do a fault, and wait until it is done; of a freeze, until the thaw. Gives up
+    where the run does not go on.
+    """
     lost, deadline = control.words[LOST], now() + exp.timeout_ns
     control.set_rank(rank, ASKED, number + 1)
     while control.rank_word(rank, ASKED) and now() < deadline:

@@ -63,9 +63,15 @@ class Conductor:
         were first in training, 0 before.
         """
         for rank in self._steering.pids:
-            if number := self._control.rank_word(rank, ASKED):
-                self._strike(self._exp.faults[number - 1])
-                self._control.set_rank(rank, ASKED, 0)
+            if (number := self._control.rank_word(rank, ASKED)) > 0:
+                fault = self._exp.faults[number - 1]
+                # A signal may take its time: a rank that is to be frozen waits until it is thawed.
+                freezes = isinstance(fault, Freeze) and fault.rank == rank
+                if freezes:
+                    self._control.set_rank(rank, ASKED, -number)
+                self._strike(fault)
+                if not freezes:
+                    self._control.set_rank(rank, ASKED, 0)
         if trained_from and self._waiting:
             for fault in self._waiting:
                 after = duration_ns(fault.after) * 1e-9  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ from workbench.recording.trace_memory import trace_segment
 from workbench.runs.failure import how_of
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
+    ASKED,
     CORRUPT,
     ITERATION,
     LEAVES,
@@ -137,7 +138,7 @@ class Elastic(Steering):
                 self._segments[rank] = segment
                 self._handles[rank].close()
                 self._handles[rank], self.pids[rank] = one, one.pid
-            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES, THAW_AT):
+            for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES, ASKED, THAW_AT):
                 self._control.set_rank(rank, word, 0)
             self._order(one, team)
         self._launcher.prepare(1)

@@ -21,6 +21,7 @@ from workbench.rank.unreachable import evicts_unreachable
 from workbench.recording.events import CODE, now
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import (
+    ASKED,
     CORRUPT,
     CORRUPTIONS,
     FROZEN,
@@ -255,6 +256,8 @@ class Steering:
             self._control.set_rank(rank, THAW_AT, 0)
             self._signal(rank, signal.SIGCONT)
             self._note_frozen(rank, False)
+            if self._control.rank_word(rank, ASKED) < 0:  # for its freeze
+                self._control.set_rank(rank, ASKED, 0)
 
     def _handle(self, rank: int) -> RankHandle:
         """Return the driver's end of a rank."""

@@ -59,7 +59,7 @@ class Launcher(AgentLauncher):
         self._session: Any = None  # where it is this run's
         self._context: Any = None
         self._group = f"workbench-{secrets.token_hex(4)}"
-        self._over, self._why = threading.Event(), ""
+        self._job_over, self._why = threading.Event(), ""
         self._rows: str | Source = ""
         self._server: Command | None = None  # rank 0, where there are rows
 
@@ -149,7 +149,7 @@ class Launcher(AgentLauncher):
         except Exception as error:
             words = [one for one in str(error).splitlines() if one.strip()]
             self._why = " ".join(words[:2]) or repr(error)
-        self._over.set()
+        self._job_over.set()
 
     def _cancel(self) -> None:
         with contextlib.suppress(Exception):  # the session has ended before
@@ -158,12 +158,12 @@ class Launcher(AgentLauncher):
     def failure(self) -> str:
         if self._server is not None and not self._server.alive:
             return self._server.end
-        return self._why if self._over.is_set() else ""
+        return self._why if self._job_over.is_set() else ""
 
     def close(self, ranks: int) -> None:
         """End the stage, and the Spark session where it is this run's."""
         super().close(ranks)
-        if self._context is not None and not self._over.wait(GENTLE):
+        if self._context is not None and not self._job_over.wait(GENTLE):
             self._cancel()
         if self._server is not None:
             self._server.close()

@@ -4,6 +4,7 @@
 
 * The sentence of a page without anywidget is for a reader who sits before that page.
 * A study that found the machine busy asks to be measured again.
+* A warning is for the person who runs the cell, and names a file of that machine.
 * The still of a run whose links are emulated, whose computing is padded, or whose ranks are slowed
   on purpose says so, in these words.
 
@@ -22,6 +23,7 @@ from workbench.studies.speed_up.words import DISTURBED
 from workbench.views.pages.widget import ABSENT
 
 STILL = "image/svg+xml"
+WARNING = "Warning: "
 WORDS = {  # by an option or a call in a cell -> the word in the still
     "network": "emulated",
     "Network": "emulated",
@@ -44,6 +46,8 @@ def _sentences(notebook: dict[str, Any]) -> Iterator[str]:
         text = _text(output.get("text", "")) + "".join(map(_text, output.get("data", {}).values()))
         if ABSENT in text:
             yield f"cell {at} keeps the sentence of a page without anywidget"
+        if WARNING in text:
+            yield f"cell {at} keeps a warning, with a path of this machine: mend the cell"
         if DISTURBED in text:
             yield f"cell {at} keeps a study that found the machine busy: record it again"
 

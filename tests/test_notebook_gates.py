@@ -40,6 +40,13 @@ def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> No
     assert faults(whole) == [] and whole.cells[0].outputs[0].data["text/html"] == "<img>"
 
 
+def test_a_warning_is_refused() -> None:
+    book = notebook("wb.run(job)")
+    text = "/tmp/1.py:2: UserWarning: grace has no effect"
+    book["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stderr", "text": [text]}]
+    assert faults(book) == ["cell 0 keeps a warning, with a path of this machine: mend the cell"]
+
+
 def test_a_study_that_found_the_machine_busy_is_refused() -> None:
     text = f"2 of 2 runs done\n{DISTURBED}: ranks waited for one 56% of the time."
     assert "busy" in faults(notebook("found", **{"text/plain": text}))[0]

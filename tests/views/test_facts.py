@@ -387,6 +387,10 @@ def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> Non
         {"name": "kill", "peer": 2, "value": NAN},
         {"name": "freeze", "peer": 1, "value": NAN},
         {"name": "slow", "peer": 0, "value": 4.0},
+        {"name": "remove", "peer": 1, "value": NAN},
+        {"name": "preempt", "peer": 0, "value": NAN},
+        {"name": "preempted", "rank": 0, "peer": -1, "value": NAN},
+        {"name": "add", "peer": 1, "value": NAN},
     ]
     planned_fault = {"name": "freeze", "rank": 2, "peer": -1, "value": 1.0}  # wb.Freeze
     first = table([FAULT | each for each in (*done, planned_fault)])
@@ -398,6 +402,9 @@ def test_what_was_done_on_purpose_is_noted_until_it_is_undone(live: bool) -> Non
         "rank 2 killed",
         "rank 1 frozen",
         "rank 0 slowed ×4",
+        "rank 1 removed",
+        "rank 0 preempted",
+        "rank 1 added",
         "rank 2 frozen for 1 s",
     ]
     undone = [{"name": "thaw", "peer": 1, "value": NAN}, {"name": "slow", "peer": 0, "value": 1.0}]

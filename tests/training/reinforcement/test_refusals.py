@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[3]
         ({"strategy": "sequential", "recovery": "shrink"}, r"recovery.*leave it out"),
         (
             {"strategy": "ape_x", "ranks": 4, "recovery": "shrink"},
-            r"recovery.*nobody a copy.*gorila",
+            r"recovery.*no other rank a copy.*gorila",
         ),
         ({"strategy": "gorila", "ranks": 4, "recovery": "quorum"}, r"recovery.*'wait' or 'shrink'"),
         ({"strategy": "gorila", "ranks": (4, 6), "recovery": "shrink"}, r"none comes or goes"),

@@ -21,6 +21,15 @@ from workbench.store.table import from_frame
 from workbench.views.packing import Passages, passages
 
 _METRIC, _FAULT = CODE["metric"], CODE["fault"]
+_DONE_TO = {  # a rank, by the name of the row
+    "kill": "killed",
+    "remove": "removed",
+    "add": "added",
+    "join": "added",
+    "fail to start": "failed to start",
+    "preempt": "preempted",
+    "preempted": "preempted",
+}
 _RATE_OVER = 1.0  # seconds
 _AT_THE_END = 2**62  # an iteration after all others
 
@@ -150,8 +159,8 @@ class Tally:
 
     def _note(self, name: str, rank: int, value: float) -> None:
         """Note what was done on purpose, as a badge tells it; take back what was undone."""
-        if name == "kill":
-            self.notes[f"kill {rank}"] = f"rank {rank} killed"
+        if rank >= 0 and (ended := _DONE_TO.get(name)):
+            self.notes[f"{ended} {rank}"] = f"rank {rank} {ended}"
         elif name == "freeze":
             self.notes[f"freeze {rank}"] = f"rank {rank} frozen" + (
                 f" for {value:g} s" if math.isfinite(value) else ""

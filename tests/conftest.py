@@ -144,6 +144,18 @@ def nothing_left() -> Iterator[None]:
     assert not files, f"files left in /dev/shm: {files}"
 
 
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """Fail a test that leaves a variable of the workbench changed: it would reach later runs."""
+    before = _variables()
+    yield
+    assert _variables() == before
+
+
+def _variables() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name.startswith("WORKBENCH_")}
+
+
 @contextlib.contextmanager
 def ended(whose: str) -> Iterator[None]:
     """End what is live, of all that begins meanwhile: runs under any launcher, studies, ranks that

@@ -25,3 +25,12 @@ def test_a_model_beyond_its_share_is_refused_by_the_system(
     if not fits:
         assert "could not allocate more memory" in str(result.error)
         assert "(--max-memory)" in str(result.error) and "Traceback" not in str(result.error)
+
+
+def test_a_memory_limit_is_not_taken_for_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error keeps its type and names the experiment's own limit, in a web app too."""
+    monkeypatch.setenv(NAME, "400_000_000")
+    exp = wb.Experiment(task="lenet_digits", ranks=1, iterations=1, memory_limit="1 MB", threads=1)
+    with over_in_the_end(wb.run(exp)) as run:
+        error = run.wait(60, check=False).error
+    assert isinstance(error, wb.MemoryLimit) and "--max-memory" not in str(error), error

@@ -10,6 +10,7 @@ import resource
 from pathlib import Path
 
 from workbench.common import environment
+from workbench.common.errors import MemoryLimit
 
 NAME = "WORKBENCH_RANKS_MEMORY"
 SPARE = 256_000_000  # bytes that a rank may have beyond its share: ranks are not all alike
@@ -27,8 +28,11 @@ def bound(ranks: int) -> None:
 
 
 def in_words(error: BaseException, rank: int) -> str:
-    """Explain an error of memory that the bound refused; "" if it is another one."""
+    """Explain an error of memory that the bound refused; "" if it is another one, an experiment's
+    own memory_limit among them.
+    """
     refused = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+    refused &= not isinstance(error, MemoryLimit)
     if not environment.text(NAME) or not refused:
         return ""
     most, _ = resource.getrlimit(resource.RLIMIT_DATA)

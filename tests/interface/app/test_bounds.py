@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.interface.app.visitor import Visitor
 from tests.live import complete
 from tests.soak import serving
 from workbench.interface.app.lines import MOST_MESSAGE
+from workbench.interface.app.reserved import foretold
 
 HASTE = """
 from workbench.interface.app import gate, lines
@@ -85,3 +87,10 @@ def test_a_page_that_reads_nothing_is_cut_off_and_the_others_hear_on(hasty: Serv
             one.close()
 
     complete(watch())
+
+
+def test_a_visitors_path_is_not_run_to_foretell_its_memory(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    traits = "TRAITS = Traits(messages='neighbours')"
+    file.write_text(f"raise SystemExit('it ran')\n{traits}\nclass Config: pass\n")
+    assert foretold({"strategy": f"{file}:Config", "ranks": 4}) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from collections import Counter
@@ -20,6 +21,7 @@ from workbench.cli import app as cli
 from workbench.common.errors import SpecError
 from workbench.interface.app.login import read_keys, within
 from workbench.interface.app.serving import Options, greeting, origins
+from workbench.rank import allocation
 
 KEYS = "ann:s3:cret"
 PREPARED = """  # as once a page is open in a browser
@@ -224,6 +226,7 @@ def test_a_port_that_is_taken_is_said_to_be(plain: Served) -> None:
     assert done.exit_code == 1
     assert f"127.0.0.1:{plain.port} is taken by another program" in done.stderr
     assert isinstance(done.exception, SystemExit), "no traceback"
+    assert allocation.NAME not in os.environ, "this process's later runs have no bound"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from workbench.common.errors import SpecError
 from workbench.experiment.spec import Experiment
-from workbench.experiment.traits import known_traits
+from workbench.experiment.traits import is_by_name, known_traits
 from workbench.transports.sizes import mailbox_bytes
 from workbench.user_code import source
 
@@ -69,7 +69,8 @@ def _pairs(algorithm: str, ranks: int) -> int:
 
 def _message_pairs(strategy: str, options: Any, ranks: int) -> int:
     values = options if isinstance(options, Mapping) else {}
-    match known_traits(strategy).messages:
+    # A path is a visitor's: its file is neither read nor run here.
+    match known_traits(strategy).messages if is_by_name(strategy) else "":
         case "neighbours":
             usual = {
                 one.name: one.default

@@ -99,7 +99,6 @@ def serve(options: Options) -> None:
             f"{options.host}: leave --host out, or --watch"
         )
     options.limits.check_names()
-    os.environ[allocation.NAME] = str(options.limits.memory)
     jobs = Jobs(options.watch)
     runs = Runs(options.limits)
     door = Door(options.keys, options.port)
@@ -136,6 +135,7 @@ def serve(options: Options) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     runs.watch_over()
+    os.environ[allocation.NAME] = str(options.limits.memory)
     server.start()
     print(greeting(options), flush=True)
     try:
@@ -146,6 +146,7 @@ def serve(options: Options) -> None:
         with contextlib.suppress(Exception):  # whatever it complains about, it ends with us
             server.stop(wait=False)
         site.close()
+        os.environ.pop(allocation.NAME, None)  # a run that this process starts later has no bound
         gc.freeze()  # or the interpreter looks through all objects once more: a second, idle cores
 
 

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 import statistics
 import sys
@@ -19,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.interface.app.served import Line, Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
@@ -61,11 +62,24 @@ async def begin(page: Visitor, message: dict[str, Any]) -> str:
 # ---- many runs
 
 
-async def many_runs(served: Served, runs: int, presets: Sequence[str] = ()) -> list[float]:
-    """Return what the server holds after each of them, in MB. One visitor starts them all: of
-    these presets one after the other, where there are any.
+class Held(NamedTuple):
+    """What the server holds: MB of memory, open descriptors, entries in its temporary folder."""
+
+    megabytes: float
+    descriptors: int
+    files: int
+
+    @classmethod
+    def of(cls, served: Served) -> Held:
+        files = len(os.listdir(tempfile.gettempdir()))
+        return cls(served.megabytes, len(os.listdir(f"/proc/{served.process.pid}/fd")), files)
+
+
+async def many_runs(served: Served, runs: int, presets: Sequence[str] = ()) -> list[Held]:
+    """Return what the server holds after each of them. One visitor starts them all: of these
+    presets one after the other, where there are any.
     """
-    reader, held = Reader(), list[float]()
+    reader, held = Reader(), list[Held]()
     for number in range(runs):
         first = await Visitor(served, "/", reader).open()
         if presets:
@@ -80,17 +94,24 @@ async def many_runs(served: Served, runs: int, presets: Sequence[str] = ()) -> l
             await page.tell("Stage", {"type": "do", "id": 1, "verb": "stop", "args": {}})
         await page.until(lambda page=page: page.parts["BarPart"].get("again"), "the run's end")
         page.close()
-        held.append(served.megabytes)
+        held.append(Held.of(served))
         if number % 10 == 9 or number + 1 == runs:
-            say(f"after {number + 1:4} runs: {held[-1]:7.1f} MB")
+            one = held[-1]
+            say(
+                f"after {number + 1:4} runs: {one.megabytes:7.1f} MB, {one.descriptors} "
+                f"descriptors, {one.files} temporary files"
+            )
     return held
 
 
 def runs(served: Served, options: argparse.Namespace, presets: Sequence[str] = ()) -> bool:
     held = asyncio.run(many_runs(served, options.runs, presets))
-    growth = trend(held)
-    say(f"MB held by the server: {growth}; surely {growth.least:.1f}")
-    return growth.least <= MOST_GROWN
+    good = True
+    for name, most in {"megabytes": MOST_GROWN, "descriptors": 0.5, "files": 0.5}.items():
+        growth = trend([getattr(one, name) for one in held])
+        say(f"{name} held by the server: {growth}; surely {growth.least:.1f}")
+        good &= growth.least <= most
+    return good
 
 
 def presets(served: Served, options: argparse.Namespace) -> bool:
@@ -273,6 +294,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="workbench-serve-") as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder  # what the server's runs write is counted
         served = launch(Path(folder), "serve", "--max-minutes=600")
         try:
             served.until_it_answers()

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,7 @@ Leftovers = TypeVar("Leftovers")
 OURS = ("workbench.launchers", "multiprocessing.spawn", "multiprocessing.forkserver")
 LIVE = "workbench.common.live_runs"  # the module that knows, once a test has imported it
 _foreign: dict[str, int] = {}  # processes of others, which stay that: pid -> when it began
+WHOLE_PASS, SLOWEST = 1000, 50  # tests
 GRACE = 2.0  # seconds of an idle machine; ranks must be gone 1 s after their driver
 
 # A failed assertion shows its values in what tests share, too.
@@ -217,6 +219,25 @@ def need_chromium() -> str:
 def chromium() -> str:
     """Path of the browser to drive."""
     return need_chromium()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Keep the slowest tests of a whole pass, with what their fixtures took, beside the build."""
+    reports = [
+        one
+        for ones in terminalreporter.stats.values()
+        for one in ones
+        if isinstance(one, pytest.TestReport)
+    ]
+    if WORKER or len(reports) < WHOLE_PASS:
+        return
+    seconds: Counter[str] = Counter()
+    for one in reports:
+        seconds[one.nodeid] += one.duration
+    lines = [f"{took:8.2f} s  {name}\n" for name, took in seconds.most_common(SLOWEST)]
+    folder = Path(terminalreporter.config.rootpath, "build")
+    folder.mkdir(exist_ok=True)
+    (folder / "slowest_tests.txt").write_text("".join(lines), encoding="utf-8")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -77,6 +77,27 @@ def test_every_make_target_in_the_readme_exists() -> None:
     assert {"demo", "lab", "serve", "test"} <= named
 
 
+def test_what_others_run_is_what_make_runs() -> None:
+    """Workflows and the hooks before a commit have no commands of their own."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M)[1].split())
+    workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
+    runs = [
+        step["run"]
+        for path in workflows
+        for job in yaml.safe_load(path.read_text())["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    ]
+    assert {"make test", "make check"} <= {" ".join(run.split()[:2]) for run in runs}
+    for run in runs:
+        assert re.search(r"\bmake ([a-z-]+)", run)[1] in targets, run
+    check = makefile.split("\ncheck:")[1].split("\n\n")[0].replace("$(BIN)", ".venv/bin")
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    for hook in hooks:
+        assert hook["entry"] in check.replace("ruff format --check", "ruff format"), hook["id"]
+
+
 def test_links_and_pictures_in_the_readme_exist() -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README) + re.findall(
         r'(?:src|href)="([^"#]+)"', README

@@ -8,19 +8,19 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from workbench.common import assets
 from workbench.common.assets import (
     asset,
-    joined,
     modules,
     scene_file,
     scene_manifests,
     stage_module,
 )
-from workbench.common.javascript import clashes, declared, imported
+from workbench.common.javascript import bundle, declared, needed
 from workbench.common.smaller_javascript import smaller
 
 WIDGETS = ("unpack", "ground", "copy", "loader", "chart", "gallery")
@@ -55,7 +55,7 @@ def _failed(report: str) -> str:
 
 
 def test_the_joined_module_is_one_module(node: str) -> None:
-    """No import is left (hosts import it from a Blob), and no name is there twice."""
+    """No import is left: hosts import it from a Blob."""
     text = stage_module()
     assert re.findall(r"^import ", text, re.M) == []
     done = subprocess.run(
@@ -136,25 +136,50 @@ def test_names_that_a_file_declares() -> None:
     assert declared(text) == names
 
 
-def test_a_name_that_two_files_declare_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The browser would say nothing, and the saved page stay blank."""
-    files = {"a.js": "const SIZE = 1, GAP = 2;\n", "b.js": "function more() {}\nconst GAP = 3;\n"}
-    assert clashes(files) == {"GAP": ["a.js", "b.js"]}
-    text = {name: asset(name).read_text() for name in modules(*ENTRIES)}
-    assert clashes(text) == {}
-    text["drawing/tooltip.js"] += f"\nconst {declared(text['engine/format.js'])[0]} = 1;\n"
-    monkeypatch.setattr(assets, "clashes", lambda _: clashes(text))
-    with pytest.raises(ImportError, match=r"is declared in .*engine/format\.js"):
-        joined.__wrapped__(assets.STAGE)
+FILES = {
+    "a/one.js": "const SIZE = 1;\nexport function size() {\n  return SIZE;\n}\n",
+    "a/two.js": (
+        'import { size as inner } from "./one.js";\nconst SIZE = 10;\n'
+        "export const size = () => SIZE + inner();\n"
+    ),
+    "end.js": (
+        'import { size } from "./a/two.js";\nimport { size as small } from "./a/one.js";\n'
+        "export const sizes = [size(), small()];\nexport default { sizes };\n"
+    ),
+}
 
 
-def test_an_import_that_could_not_be_left_out_is_refused() -> None:
-    assert imported('import { a,\n  b } from "../x/y.js";\nconst c = 1;\n') == ["../x/y.js"]
-    for line in ('import * as a from "./a.js";', 'import a from "./a.js";'):
-        with pytest.raises(ValueError, match=r"write import \{ name \}"):
-            imported(line)
-    with pytest.raises(ValueError, match="without 'as'"):
-        imported('import { a as b } from "./a.js";\n')
+def test_two_files_may_declare_and_export_the_same_name(node: str) -> None:
+    """A name need be unique in its file only."""
+    text = bundle(needed(["end.js"], FILES.__getitem__), ["end.js"]).exporting("end.js")
+    script = (
+        f"const one = await import('data:text/javascript,' + {json.dumps(quote(text))});"
+        "console.log(JSON.stringify([one.sizes, one.default.sizes]))"
+    )
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[[11,1],[11,1]]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    {
+        'import { gone } from "./a/one.js";\n': "end.js imports gone, which a/one.js does not",
+        'import { size } from "./a/one.js";\nconst size = 1;\n': "end.js declares size twice",
+        "let a = 1;\nvar a = 2;\n": "end.js declares a twice",
+        "export let a = 1;\n": "end.js: export let a.*: export a constant",
+        'export { size } from "./a/one.js";\n': "end.js: export .*: export a constant",
+        'import { end } from "./end.js";\n': "in a circle: end.js -> end.js",
+        'import * as a from "./a.js";\n': r"end.js: .*write import \{ name \}",
+        'import a from "./a.js";\n': r"end.js: .*write import \{ name \}",
+    }.items(),
+)
+def test_what_a_browser_would_refuse_without_a_word_is_refused(text: str, words: str) -> None:
+    """The saved page would stay blank."""
+    files = FILES | {"end.js": text}
+    with pytest.raises(ImportError, match=words):
+        bundle(needed(["end.js"], files.__getitem__), ["end.js"])
 
 
 def test_every_file_of_the_front_end_is_used() -> None:
@@ -162,11 +187,3 @@ def test_every_file_of_the_front_end_is_used() -> None:
     root = asset("chrome/stage.js").parent.parent
     here = {path.relative_to(root).as_posix() for path in root.rglob("*.js")}
     assert here == set(modules(*ENTRIES, *(f"widgets/{one}.js" for one in WIDGETS)))
-
-
-def test_the_modules_are_still_a_program_when_they_are_joined(tmp_path: Path) -> None:
-    """Each for itself is one, and two may declare the same name in ways that no list sees."""
-    joined = tmp_path / "stage.mjs"
-    joined.write_text(stage_module(), encoding="utf-8")
-    checked = subprocess.run(["node", "--check", joined], capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr

@@ -5,7 +5,6 @@ scenes of the user's own (extensions.py), whose files stand as if they were amon
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.common import extensions
-from workbench.common.javascript import clashes, declared, imported, without_imports
+from workbench.common.javascript import Bundle, bundle, needed
 from workbench.common.smaller_javascript import smaller
 
 STAGE = "chrome/stage.js"
@@ -83,59 +82,26 @@ def _manifest(file: Path) -> Manifest:
 
 # ---- modules
 #
-# A host imports one module that has nothing beside it (anywidget's comes from a Blob URL), so the
-# files follow each other, their imports of each other left out. Every top-level name is there once.
 # Ours are sent without comments and spaces; the user's own stay as a debugger should show them.
 
 
-def modules(*entries: str) -> tuple[str, ...]:
-    """Return ``entries`` and every file that they need, each after those that it imports."""
-    order: list[str] = []
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            raise ImportError(
-                f"assets import each other in a circle: {' -> '.join(path)} -> {name}"
-            )
-        if name not in order:
-            for needed in _imports(name):
-                visit(needed, (*path, name))
-            order.append(name)
-
-    for entry in entries:
-        visit(entry, ())
-    return tuple(order)
-
-
-def _imports(name: str) -> list[str]:
-    """Return the assets that one imports. Raises ImportError where they could not be joined."""
-    try:
-        files = imported(asset(name).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ImportError(f"{asset(name)}: {error}") from None
-    return [posixpath.normpath(posixpath.join(name, "..", file)) for file in files]
+def modules(*entries: str) -> dict[str, str]:
+    """Return the texts of ``entries`` and of every file that they need, each after those that it
+    imports. Raises ImportError where they could not be joined.
+    """
+    return needed(entries, lambda name: asset(name).read_text(encoding="utf-8"))
 
 
 @cache
-def joined(*entries: str) -> str:
-    """Return ``entries`` and all their imports as one ES module.
-
-    Raises ImportError if two files declare the same name: a browser would refuse the module
-    without a visible error.
-    """
-    return _joined(modules(*entries))
+def joined(entry: str) -> str:
+    """Return ``entry`` and all its imports as one ES module. Raises ImportError as ``modules``."""
+    return _joined(entry).exporting(entry)
 
 
-def _joined(names: tuple[str, ...]) -> str:
-    texts = {name: asset(name).read_text(encoding="utf-8") for name in names}
-    for name, files in clashes(texts).items():
-        raise ImportError(
-            f"assets: {name} is declared in {' and in '.join(str(asset(file)) for file in files)}; "
-            "rename one"
-        )
-    own = {name for name in names if not _is_ours(name)}
-    parts = {name: without_imports(text) for name, text in texts.items()}
-    return "".join(part if name in own else smaller(part) for name, part in parts.items())
+def _joined(*entries: str) -> Bundle:
+    return bundle(
+        modules(*entries), entries, lambda name, text: smaller(text) if _is_ours(name) else text
+    )
 
 
 def _is_ours(name: str) -> bool:
@@ -159,26 +125,21 @@ def _stage_module(scenes: tuple[tuple[str, str, float], ...], _own: Any) -> str:
     """Return the module of these scenes (name, label, order). ``_own``: the user's files and when
     they were written, by which another module is made once they have changed.
     """
-    files = {name: scene_file(name) for name, _, _ in scenes}
-    for name, file in files.items():
-        if f"{name}Scene" not in declared(asset(file).read_text(encoding="utf-8")):
+    all_joined = _joined(STAGE, *(scene_file(name) for name, _, _ in scenes))
+    rows = []
+    for name, label, order in scenes:
+        file = scene_file(name)
+        if f"{name}Scene" not in all_joined.offers[file]:
             raise ImportError(f"{asset(file)} has to export {name}Scene: an object with build()")
-    return _joined(modules(STAGE, *files.values())) + _registry(scenes)
+        own = f"...{all_joined.ids[file]}.{name}Scene, name: {json.dumps(name)}"
+        rows.append(f"  {{ {own}, label: {json.dumps(label)}, order: {order:g} }}")
+    host = f"{all_joined.ids[STAGE]}.hostOf"
+    return all_joined.text + f"export default {host}([\n" + ",\n".join(rows) + ",\n]);\n"
 
 
 def scene_file(name: str) -> str:
     """Return the asset that draws a scene."""
     return f"scenes/{name}/scene.js"
-
-
-def _registry(scenes: tuple[tuple[str, str, float], ...]) -> str:
-    """Return the end of the view's module: its scenes, and what a host renders."""
-    rows = [
-        f"  {{ ...{name}Scene, name: {json.dumps(name)}, label: {json.dumps(label)}, "
-        f"order: {order:g} }}"
-        for name, label, order in scenes
-    ]
-    return "export default hostOf([\n" + ",\n".join(rows) + ",\n]);\n"
 
 
 _COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)

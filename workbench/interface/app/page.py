@@ -20,7 +20,7 @@ from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
 
 from workbench.common.assets import stage_module, theme
-from workbench.common.javascript import imported, without_imports
+from workbench.common.javascript import bundle, needed
 from workbench.interface.app.comparisons import Comparisons
 from workbench.interface.app.lines import BLOCK, post, waiting
 from workbench.interface.app.plotly_script import ADDRESS
@@ -244,18 +244,9 @@ class Part(Module):
 
 
 def _part(name: str) -> str:
-    """Return a component's JavaScript as one module: what it imports comes first, once."""
-    parts: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        text = (HERE / "parts" / name).read_text(encoding="utf-8")
-        for other in (Path(one).name for one in imported(text)):
-            if other not in parts:
-                add(other)
-        parts[name] = without_imports(text)
-
-    add(name)
-    return "".join(parts.values())
+    """Return a component's JavaScript, with all that it imports, as one module."""
+    texts = needed([name], lambda file: (HERE / "parts" / file).read_text(encoding="utf-8"))
+    return bundle(texts, [name]).exporting(name)
 
 
 class FormPart(Part):

@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,8 @@ from workbench.recording import events
 from workbench.recording.events import ROWS, SEND
 from workbench.recording.recorder import Recorder
 from workbench.runs.loaded import load
+from workbench.store import parquet
+from workbench.store.checksum import BLANK, seal
 from workbench.store.event_store import Store
 from workbench.store.table import SCHEMA
 
@@ -190,33 +193,35 @@ def test_foreign_files(tmp_path: Path) -> None:
 def test_files_of_other_versions(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     frame = Store.from_frame(pl.DataFrame({name: [None] for name in SCHEMA})).events
-    header = {"format": 1, "dropped": 0, "metadata": {}}
-    frame.drop("slot", "phase").write_parquet(path, metadata={"workbench": json.dumps(header)})
+    header = {"format": parquet.FORMAT, "checksum": BLANK, "dropped": 0, "metadata": {}}
+
+    def written(table: pl.DataFrame, **fields: Any) -> Path:
+        table.write_parquet(path, metadata={"workbench": json.dumps(header | fields)})
+        seal(path)
+        return path
+
     with pytest.raises(
         WorkbenchError, match=r"missing: phase, slot\. Found, .* can read: rank, lane"
     ):
-        load(path)
-    frame.write_parquet(path, metadata={"workbench": json.dumps(header | {"format": 9})})
-    with pytest.raises(WorkbenchError, match="expected format 2 or older, found format 9"):
-        load(path)
+        load(written(frame.drop("slot", "phase")))
+    with pytest.raises(WorkbenchError, match="expected format 2, found format 9, of a newer"):
+        load(written(frame, format=9))
+    with pytest.raises(WorkbenchError, match="expected format 2, found format 1, from before"):
+        load(written(frame, format=1))
     frame.write_parquet(path, metadata={"workbench": "{"})
     with pytest.raises(WorkbenchError, match="without our metadata"):
         load(path)
-    frame.with_columns(pl.lit(1).alias("new")).write_parquet(
-        path, metadata={"workbench": json.dumps(header)}
-    )
-    assert load(path).events.equals(frame)
+    assert load(written(frame.with_columns(pl.lit(1).alias("new")))).events.equals(frame)
 
 
-def test_a_file_of_before_with_damaged_data_names_the_whole_columns(tmp_path: Path) -> None:
-    path = tmp_path / "run.parquet"
-    header = {"format": 1, "dropped": 0, "metadata": {}}  # it had no checksum
-    load(saved(path)).events.write_parquet(path, metadata={"workbench": json.dumps(header)})
-    assert load(path).events.height == 5000
+def test_a_sealed_file_with_damaged_data_is_refused(tmp_path: Path) -> None:
+    """As one that was made to deceive: its checksum is right."""
+    path = saved(tmp_path / "run.parquet")
     data = bytearray(path.read_bytes())
     data[4:40] = b"\xff" * 36  # where the first column begins
     path.write_bytes(data)
-    with pytest.raises(WorkbenchError, match=r"damaged data .* can read: lane, .*name\.$"):
+    seal(path)
+    with pytest.raises(WorkbenchError, match=r"expected 23 whole columns, found damaged data"):
         load(path)
 
 

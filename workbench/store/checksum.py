@@ -28,8 +28,8 @@ def seal(path: Path) -> None:
 
 
 def check(path: Path) -> bool:
-    """Raise WorkbenchError if the file is not as it was written; return False if it does not say
-    how that was, as one of an older version or of another program.
+    """Raise WorkbenchError if the file is not as it was written; return False if it has no
+    checksum, as a file of another program.
     """
     result = _find(path)
     if result is not None and _checksum(path, result[0]) != result[1]:

@@ -21,7 +21,7 @@ import polars as pl
 from workbench.common import heap, threads
 from workbench.common.arguments import Facts, Job, Number, Place, checked
 from workbench.common.units import counted
-from workbench.store import link_faults, parquet, table, trace_folder
+from workbench.store import parquet, table, trace_folder
 from workbench.store.private_folder import private_folder
 from workbench.store.table import Batch, Names, Records
 
@@ -335,8 +335,7 @@ class Store:
     ) -> Store:
         """Return a store of events from elsewhere (a plan, a test). Nulls become -1, "" and NaN."""
         store = cls(metadata)
-        conformed = table.conform(events, "events of a frame")
-        frame = link_faults.upgrade(conformed, lambda names: names.collect()).collect()
+        frame = table.conform(events, "events of a frame").collect()
         if frame.height:
             store._frames, store._rows, store._in_memory = [frame], frame.height, frame.height
         return store

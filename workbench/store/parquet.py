@@ -29,7 +29,6 @@ from polars.io.plugins import register_io_source
 from workbench.common.errors import WorkbenchError
 from workbench.common.output_files import atomically
 from workbench.recording.events import COLUMNS
-from workbench.store import link_faults
 from workbench.store.checksum import BLANK, TAIL, check, damage_words, seal
 from workbench.store.regular_file import opened
 from workbench.store.table import SCHEMA, conform
@@ -40,7 +39,6 @@ PIECE_ROWS = 1 << 20
 GROUP_ROWS = 1 << 17
 LEVEL = 6  # of zstd
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # a panic is no PolarsError
-_LINKS = "links in columns"  # of the document: fault rows of links are as link_faults.py has them
 _ROW = "__row"
 _DISK = {name: dtype for name, dtype in SCHEMA.items() if name not in ("end_ns", "seq")} | {
     "took": pl.Int64(),
@@ -56,7 +54,7 @@ def write(
     frames: Iterable[pl.DataFrame], path: Path, dropped: int, metadata: Mapping[str, str]
 ) -> None:
     """Write one file of ``frames``, rows of the event table in the order of arrival."""
-    document = {"format": FORMAT, "checksum": BLANK, "dropped": dropped, _LINKS: True}
+    document = {"format": FORMAT, "checksum": BLANK, "dropped": dropped}
     text = json.dumps(document | {"metadata": dict(metadata)})
     with atomically(path, "the event table") as beside:
         try:
@@ -134,23 +132,22 @@ def open_parquet(path: Path) -> tuple[pl.LazyFrame, int, int, dict[str, str]]:
             f"polars.read_parquet can read its {rows:,} rows of the columns {', '.join(columns)}. "
             "Store.from_frame takes them if they are events."
         )
-    if document["format"] == FORMAT and not sealed:
-        raise WorkbenchError(damage_words(path, "there is none"))
-    if document["format"] > FORMAT:
-        raise WorkbenchError(
-            f"{path}: expected format {FORMAT} or older, found format {document['format']}, of a "
-            f"newer version. Update the workbench; polars.read_parquet can read its {rows:,} rows."
+    if document["format"] != FORMAT:
+        newer = document["format"] > FORMAT
+        version = (
+            "of a newer version: update the workbench" if newer else "from before the first release"
         )
-    table = scan(path)
-    if _LINKS not in document:
-        table = link_faults.upgrade(table, lambda names: read_parquet(names, path))
-    return table, rows, document["dropped"], document["metadata"]
+        raise WorkbenchError(
+            f"{path}: expected format {FORMAT}, found format {document['format']}, {version}; "
+            f"polars.read_parquet can read its {rows:,} rows."
+        )
+    if not sealed:
+        raise WorkbenchError(damage_words(path, "there is none"))
+    return scan(path), rows, document["dropped"], document["metadata"]
 
 
 def scan(path: Path) -> pl.LazyFrame:
-    """Scan the event table in a file of ``write``, of an older version, or of a store's own spilled
-    rows.
-    """
+    """Scan the event table in a file of ``write``, or of a store's own spilled rows."""
     path = path.absolute()  # it is read later, from wherever that is
     frame = pl.scan_parquet(path)
     columns = frame.collect_schema()
@@ -181,24 +178,14 @@ def _document(metadata: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def read_parquet(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    """Read what ``open_parquet`` opened. A WorkbenchError says which columns are whole."""
+    """Read what ``open_parquet`` opened. Raises WorkbenchError where its data cannot be read."""
     try:
         return frame.collect()
     except _UNREADABLE as error:
-        whole = [column for column in pl.read_parquet_schema(path) if _is_whole(path, column)]
         raise WorkbenchError(
             f"{path}: expected {len(COLUMNS)} whole columns, found damaged data "
-            f"({str(error).splitlines()[0]}). polars.read_parquet(path, columns=...) can read: "
-            f"{', '.join(whole) or 'none'}."
+            f"({str(error).splitlines()[0]}). Save the run again."
         ) from error
-
-
-def _is_whole(path: Path, column: str) -> bool:
-    try:
-        pl.read_parquet(path, columns=[column])
-    except _UNREADABLE:
-        return False
-    return True
 
 
 def _what_is(path: Path) -> str:

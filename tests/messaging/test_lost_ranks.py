@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,19 @@ from workbench.recording.recorder import Recorder
 from workbench.transports.peer_page import Board, Peer
 
 LOST = 1.0  # seconds until survivors know that a rank was killed
+
+
+_WAYS: dict[str, Callable[[torch.Tensor, int, Any], object]] = {
+    "sync": lambda x, victim, net: dist.all_reduce(x),
+    "async": lambda x, victim, net: dist.all_reduce(x, async_op=True).wait(),
+    "future": lambda x, victim, net: dist.all_reduce(x, async_op=True).get_future().wait(),
+    "gloo": lambda x, victim, net: dist.broadcast(x, victim),
+    "barrier": lambda x, victim, net: dist.barrier(),
+    "recv": lambda x, victim, net: dist.recv(x, None if dist.get_rank() else victim),
+    "isend": lambda x, victim, net: dist.isend(torch.ones(3_000_000), victim).wait(),
+    "ddp": lambda x, victim, net: net(torch.ones(2, 40)).sum().backward(),
+    "outside": lambda x, victim, net: dist.all_reduce(x),
+}
 
 
 def _killed(rank: int, n: int, way: str, folder: str) -> list[Any]:
@@ -46,24 +61,8 @@ def _killed(rank: int, n: int, way: str, folder: str) -> list[Any]:
         mark.write_text(json.dumps(time.monotonic()))
         os.kill(int(Path(folder, "pid").read_text()), signal.SIGKILL)
     try:
-        if way == "sync":
-            dist.all_reduce(x)
-        elif way == "async":
-            dist.all_reduce(x, async_op=True).wait()
-        elif way == "future":
-            dist.all_reduce(x, async_op=True).get_future().wait()
-        elif way == "gloo":
-            dist.broadcast(x, victim)
-        elif way == "barrier":
-            dist.barrier()
-        elif way == "recv":
-            dist.recv(x, victim if rank == 0 else None)
-        elif way == "isend":
-            dist.isend(torch.ones(3_000_000), victim).wait()
-        elif way == "ddp":
-            net(torch.ones(2, 40)).sum().backward()
-        while way == "outside":
-            dist.all_reduce(x)
+        for _ in count() if way == "outside" else range(1):
+            _WAYS[way](x, victim, net)
     except Exception as error:
         after = time.monotonic() - json.loads(mark.read_text())
         return [type(error).__name__, str(error), getattr(error, "rank", -1), after]

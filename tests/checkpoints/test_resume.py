@@ -197,3 +197,30 @@ def test_what_it_costs_is_in_the_rows(tmp_path: Path) -> None:
     counts = dict(rows.group_by(pl.col("name").cast(pl.String)).len().iter_rows())
     assert {k: v for k, v in counts.items() if k != "wait"} == {"copy": 6, "write": 6, "commit": 3}
     assert set(rows.filter(pl.col("name").cast(pl.String) == "copy")["iteration"]) == {3, 6, 9}
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "recovery"),
+    first(
+        3,
+        [
+            ("parameter_server", 4, "abort"),
+            ("data_parallel", 3, "shrink"),
+            ("data_parallel", 3, "replace"),
+            ("parameter_server", 4, "replace"),
+        ],
+    ),
+)
+def test_what_a_lost_rank_had_reported_is_in_checkpoints_of_later(
+    tmp_path: Path, strategy: str, ranks: int, recovery: str, record: bool
+) -> None:
+    """The rank is lost after the second iteration, and the checkpoint is of the fourth."""
+    plan = wb.Checkpoint(folder=str(tmp_path), every=4)
+    exp = experiment(strategy, ranks, {}, dtype="float64", record=record)
+    kill = wb.Kill(rank=ranks - 1, at_iteration=2)
+    lost = exp.replace(iterations=4, checkpoint=plan, faults=kill, recovery=recovery)
+    before = wb.run(lost).wait(timeout=90)
+    assert before.losses[:2] == pytest.approx(sequential().losses[:2], rel=1e-12, abs=1e-12)
+    result = wb.run(exp.replace(resume=str(tmp_path))).wait(timeout=90)
+    assert result.losses[:4] == pytest.approx(before.losses, rel=1e-12, abs=1e-12)

@@ -97,15 +97,17 @@ class Saver:
         present: Sequence[int],
         ranks: int,
         done: Callable[[int, bool], None],
+        more: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """Write what was copied. ``present``: those of the ``ranks`` that do; the first of them
-        makes the checkpoint whole, and says with ``done`` whether it is.
+        makes the checkpoint whole, and says with ``done`` whether it is; ``more`` returns values
+        that it adds.
         """
         assert self._copied is not None
         (iteration, snapshot), self._copied = self._copied, None
 
         def work() -> None:
-            whole = self._written(rank, present, ranks, snapshot, iteration)
+            whole = self._written(rank, present, ranks, snapshot, iteration, more)
             if rank == present[0]:
                 done(iteration, whole)
 
@@ -148,13 +150,21 @@ class Saver:
     # -- in the writer's thread --
 
     def _written(
-        self, rank: int, present: Sequence[int], ranks: int, snapshot: Snapshot, iteration: int
+        self,
+        rank: int,
+        present: Sequence[int],
+        ranks: int,
+        snapshot: Snapshot,
+        iteration: int,
+        more: Callable[[], Mapping[str, Any]],
     ) -> bool:
         """Write this rank's files; the first rank waits for the others'. Returns success."""
         part, first = part_of(self._folder, iteration, self._run), rank == present[0]
         if self._discarded is not None:
             discard(self._discarded)
         try:
+            if first:
+                snapshot.values |= more()
             self._write(rank, snapshot, iteration)
             if first:
                 self._commit(present, ranks, iteration)

@@ -63,6 +63,7 @@ class Session:
         self.look_s = SLICE  # seconds between two looks of a wait at its peers
         # The ranks of a run that lost some, in order; empty: all, from 0 on.
         self.members: Sequence[int] = ()
+        self.store: Any = None
         self.labels = _Labels()
         self.attached = False  # the job knows nothing of us: see attaching/
         self.next_group = (
@@ -85,8 +86,11 @@ class Session:
         """Return whether this rank has ended, and groups go on without it."""
         return rank in self.lost
 
-    def regroup(self, generation: int, members: Sequence[int]) -> None:
-        """Begin a generation of these ranks: groups that are made from now on are of it."""
+    def regroup(self, generation: int, members: Sequence[int], store: Any = None) -> None:
+        """Begin a generation of these ranks: groups that are made from now on are of it. ``store``:
+        where the ranks of all generations meet.
+        """
+        self.store = store
         self.generation, self.lost, self.next_group = generation, set(), ""
         self.members = () if list(members) == list(range(len(members))) else tuple(members)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.rank.batches import Minibatches
 from workbench.rank.borders import agree
+from workbench.rank.lost_reports import fetch
 from workbench.rank.replica_digests import ReplicaDigests
 from workbench.recording.events import CODE, Where, now
 from workbench.recording.recorder import Recorder
@@ -34,6 +36,7 @@ from workbench.shared_memory.control_block import (
 from workbench.store.result import losses_since
 
 _HISTORY = "history"  # iterations that were done, their losses and samples
+_OF_LOST = "history of lost ranks"  # that had done some of them
 
 
 class Trained(Protocol):
@@ -196,8 +199,11 @@ class Checkpointing:
     def _write(self) -> None:
         """Write what was copied, in the background."""
         assert self._saver is not None
-        present = [rank for rank in self.writers if rank not in self.lost]
-        self._saver.write(self._job.rank, present, self._job.ranks, self._note)
+        job = self._job
+        lost = [rank for rank in self.writers if rank in self.lost]
+        present = [rank for rank in self.writers if rank not in lost]
+        of_lost = partial(self._of_lost, [*map(job.session.run_rank, lost)])
+        self._saver.write(job.rank, present, job.ranks, self._note, of_lost)
 
     def abandon(self) -> None:
         """Give up a checkpoint that is not whole yet: a rank that it needs was lost."""
@@ -223,11 +229,17 @@ class Checkpointing:
         }
         return {_HISTORY: {"iteration": iteration, "before": job.history, **history}}
 
+    def _of_lost(self, spared: Collection[int]) -> dict[str, Any]:
+        """Return what ranks had reported that were lost. ``spared``: those of this generation."""
+        session, limit = self._job.session, self._job.exp.timeout_ns * 1e-9
+        return {_OF_LOST: fetch(session.store, session.generation, spared, limit)}
+
     def _put_back_history(self, saved: Saved) -> int:
         """Set the losses of the iterations that were done, by model. Returns the iteration to begin
         with.
         """
         job, each, saved_history = self._job, saved.all(_HISTORY), saved.own(_HISTORY)
+        each += [one for one in saved.all(_OF_LOST) if one["begun"] < saved.iteration]
         for number in sorted({one["model"] for one in each}):
             reports = [one for one in each if one["model"] == number]
             job.history[str(number)] = losses_since(each[0]["before"].get(str(number), []), reports)

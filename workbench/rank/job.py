@@ -331,8 +331,9 @@ class Job:
         if self.taken is not None:
             self.taken.counts(self.recorder.where.iteration, samples)
         if samples:
-            self.recorder.mark(CODE["metric"], "loss", value=value)
-            self.recorder.mark(CODE["metric"], "samples", value=samples)
+            lane = self.recorder.loss_lane
+            self.recorder.mark(CODE["metric"], "loss", value=value, lane=lane)
+            self.recorder.mark(CODE["metric"], "samples", value=samples, lane=lane)
 
     def sketch(self, model: torch.nn.Module) -> None:
         """Record eight numbers of this replica's parameters, for strategies whose replicas differ:

@@ -173,11 +173,7 @@ def _prepare(
     rank = body["rank"]
     stack_dumps.listen(fds[2], rank)
     control = Control(Segment(fds[0], os.fstat(fds[0]).st_size), exp.ranks)
-    recorder = (
-        Recorder.into_segment(Segment(fds[1], os.fstat(fds[1]).st_size), rank)
-        if exp.record
-        else Recorder.off(rank)
-    )
+    recorder = _recorder(exp, rank, fds[1])
     allocation.bound(exp.ranks)
     if exp.bind:
         os.sched_setaffinity(0, cores_of(rank, body["threads"], os.sched_getaffinity(0)))
@@ -193,6 +189,15 @@ def _prepare(
         body["host"], body["port"], exp.ranks, is_master=False, timeout=timedelta(seconds=JOINING)
     )
     return session, control, store
+
+
+def _recorder(exp: Experiment, rank: int, fd: int) -> Recorder:
+    """Return what this rank records with, in the memory of ``fd``."""
+    goes_on = exp.recovers or traits_of(exp.strategy).replicas == "served"  # without a lost rank
+    if not exp.record and not goes_on:
+        return Recorder.off(rank)
+    segment = Segment(fd, os.fstat(fd).st_size)
+    return (Recorder.into_segment if exp.record else Recorder.losses_only)(segment, rank)
 
 
 class _Code(NamedTuple):

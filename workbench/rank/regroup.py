@@ -54,7 +54,7 @@ def join(place: Place, exp: Experiment, session: Session, store: Store) -> None:
     Raises RunTimeout, or WorkbenchError where another rank is lost meanwhile.
     """
     team, recorder = place.team, session.recorder
-    session.regroup(team.generation, team.members)
+    session.regroup(team.generation, team.members, store)
     recorder.generation = team.generation
     start = now()
     dist.init_process_group(

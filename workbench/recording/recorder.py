@@ -61,6 +61,8 @@ from workbench.recording.trace_memory import map_block, new_folder
 from workbench.shared_memory.ordering import need_order, publish
 from workbench.shared_memory.segments import Segment, birth_ticks, reserve
 
+LOSSES = "losses"  # the lane of losses where nothing else is recorded
+
 
 class Recorder:
     """A rank's trace: its names, its lanes, and where in training it is (``where``)."""
@@ -75,7 +77,7 @@ class Recorder:
         """Record into ``segment``, a Run's ring, or into files of ``folder``; else nothing."""
         self.memory, self.rank, self._segment, self._folder = memory, rank, segment, folder
         self.active = segment is not None or folder is not None
-        self.where = NOWHERE
+        self.where, self.loss_lane = NOWHERE, "compute"
         self.generation = 0  # of the group that this rank is in
         self._words = memory[:PAGE].cast("q")
         self.numbers: dict[str, int] = {}
@@ -119,6 +121,13 @@ class Recorder:
     @classmethod
     def into_segment(cls, segment: Segment, rank: int) -> Recorder:
         return cls(segment.memory, rank, segment)
+
+    @classmethod
+    def losses_only(cls, segment: Segment, rank: int) -> Recorder:
+        """Return a recorder that keeps losses alone, which a lost rank cannot report."""
+        recorder = cls(segment.memory, rank, segment)
+        recorder.active, recorder.loss_lane = False, LOSSES
+        return recorder
 
     @classmethod
     def into_folder(cls, folder: Path, rank: int) -> Recorder:
@@ -238,7 +247,7 @@ class Recorder:
             self._free.append(place)
 
     def _new_lane(self, name: str, number: int) -> Lane:
-        place = self._new_place(name, number) if self.active else None
+        place = self._new_place(name, number) if self.active or name == LOSSES else None
         if place is not None:
             publish(memoryview(place.page)[:8].cast("q"), 0, number)
             lane = open_lane(self, name, number, place, self._written.get(name, 0))

@@ -48,6 +48,7 @@ class Elastic(Steering):
     _launcher: Launcher
     _lookout: Lookout
     _handles: list[RankHandle]
+    _rendezvous: Any  # the store where the ranks meet
     _segments: list[Segment]
     _past_segments: list[Segment]  # of processes that were replaced
     _orders: dict[str, Any]

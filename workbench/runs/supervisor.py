@@ -22,6 +22,7 @@ from workbench.runs.enough import check_enough
 from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong, where_lost
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
+from workbench.runs.lost_reports import LostReports
 from workbench.runs.outcome import Reports
 from workbench.runs.quorum import Quorum
 from workbench.runs.regrouping import Regrouping
@@ -80,6 +81,7 @@ class Supervisor:
         evicts = self.regrouping.evicts
         self._hosts = HostWatch(launcher, run._note)
         self._stops = StopWatch(control, self._pids, lambda: self._members, exp.timeout_ns, evicts)
+        self._lost_reports = LostReports(exp, self.regrouping, run, store)
         self._quorum = Quorum(exp, control, self.regrouping, self._stops.stopped)
 
     def follow(self) -> None:
@@ -97,6 +99,7 @@ class Supervisor:
                 self._leave_out(self._quorum.late(lost=self.lost(spare=False)))
                 self._conductor.look(self.trained_from)
                 self._hosts.look()
+                self._lost_reports.look(self.lost(spare=True))
                 self._admit()
                 if (late := self._stops.look()) and not self._evict(self._stops.stopped()):
                     self._late = late
@@ -168,10 +171,6 @@ class Supervisor:
     @property
     def _members(self) -> tuple[int, ...]:
         return self.regrouping.team.members
-
-    @property
-    def _generation(self) -> int:
-        return self.regrouping.team.generation
 
     def all_train(self) -> bool:
         """Return whether every rank has begun to train."""
@@ -340,6 +339,8 @@ class Supervisor:
         self.regrouping.out -= {*team.members}
         for rank in team.fresh:
             self.reports.pop(rank, None)
+        self._store.metadata |= self.regrouping.metadata()
+        self._lost_reports.look(())
         self._run._begin(team)
         joining = {*team.fresh} & self.regrouping.membership.waiting
         fields, stays = asdict(team), ({*past} & {*team.members} - {*team.fresh}) | joining
@@ -348,7 +349,6 @@ class Supervisor:
                 one.order({"team": fields})
         self._start_ranks([rank for rank in team.fresh if rank not in joining], team)
         self.regrouping.membership.begin(team)
-        self._store.metadata |= self.regrouping.metadata()
         return True
 
     def _start_ranks(self, ranks: Sequence[int], team: Team | None) -> None:
@@ -371,7 +371,7 @@ class Supervisor:
                 self._run._note_lost(rank)
         leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
         change = membership.waiting or leaves
-        if change and not words[REGROUP] and words[LOST] <= self._generation:
+        if change and not words[REGROUP] and words[LOST] <= self.regrouping.team.generation:
             words[REGROUP] = REGROUP_ASKED
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:

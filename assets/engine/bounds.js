@@ -52,7 +52,7 @@ export function crowdOf(flights) {
   const edges = flights
     .flatMap((f) => [
       [f.start, 1],
-      [f.end, -1],
+      [f.until, -1],
     ])
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   let now = 0;

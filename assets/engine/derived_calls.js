@@ -174,6 +174,7 @@ export function flightsIn(head, messages) {
       track: 0,
       start: Math.max(0, one.start - head.start),
       end: Math.min(span, one.end - head.start),
+      until: Math.min(span, one.end - head.start),
     }))
     .filter((one) => one.end > one.start);
 }

@@ -14,8 +14,10 @@
  *   seq: number, folded?: boolean}} Row
  *   folded: it stands for several
  * @typedef {{from: number, to: number, step: number, chunk: number, slot: number, phase: string,
- *   nbytes: number, start: number, end: number, fused: boolean, track: number, there?: number}}
- *   Flight  there: when its first byte was
+ *   nbytes: number, start: number, end: number, until: number, fused: boolean, track: number,
+ *   there?: number}}
+ *   Flight  there: when its first byte was; until: when it went on from there, or else its end: a
+ *   rank that passes a chunk on receives and sends it in one pass, whose rows have the same span
  * @typedef {{even: boolean, stretch: number, times: number[], plays: number[]}} Clock
  * @typedef {{key: string, generation: number, group: string, op: number, number: number,
  *   collective: string, algorithm: string, iteration: number, name: string, start: number,
@@ -152,12 +154,24 @@ export function flightsOf(rows) {
     const name = key(row.peer, row.rank, row);
     arrivals.set(name, [...(arrivals.get(name) ?? []), row]);
   }
+  const onward = /** @type {Map<string, Row[]>} */ (new Map());
+  for (const r of ordered) {
+    if (r.kind !== "send") continue;
+    const name = `${r.rank}/${r.chunk}/${r.slot}`;
+    const sends = onward.get(name);
+    if (sends) sends.push(r);
+    else onward.set(name, [r]);
+  }
   const flights = [];
   for (const row of ordered) {
     if (row.kind !== "send") continue;
     const arrival = arrivals.get(key(row.rank, row.peer, row))?.shift();
     if (!arrival) continue;
     const { step, chunk, slot, phase, nbytes, start } = row;
+    // what leaves before it is there, or at its own step, is something else
+    const on = onward
+      .get(`${row.peer}/${chunk}/${slot}`)
+      ?.find((r) => r.step > step && r.start > start && r.start >= arrival.start);
     flights.push({
       from: row.rank,
       to: row.peer,
@@ -168,6 +182,7 @@ export function flightsOf(rows) {
       nbytes,
       start,
       end: arrival.end,
+      until: Math.min(arrival.end, on?.start ?? Infinity),
       fused: arrival.name === "fused",
       track: 0,
       there: arrival.start,
@@ -286,8 +301,8 @@ function movesIn(flights, times) {
 export function frameAt(call, t) {
   const comets = /** @type {(Flight & {share: number, lying?: boolean})[]} */ (
     call.flights
-      .filter((f) => f.start <= t && t < f.end)
-      .map((f) => ({ ...f, share: (t - f.start) / (f.end - f.start) }))
+      .filter((f) => f.start <= t && t < f.until)
+      .map((f) => ({ ...f, share: (t - f.start) / (f.until - f.start) }))
   );
   const lies = new Set(/** @type {string[]} */ ([]));
   for (const r of call.lying ?? []) {
@@ -305,6 +320,7 @@ export function frameAt(call, t) {
       nbytes,
       start,
       end,
+      until: end,
       fused: false,
       track: 0,
       share: Math.min(1, (t - start) / Math.max(1, end - start)),
@@ -338,8 +354,8 @@ export function stepFrom(call, t, way) {
  * @param {Call} call
  */
 export function busiest(call) {
-  const middles = call.flights.map((f) => (f.start + f.end) / 2);
+  const middles = call.flights.map((f) => (f.start + f.until) / 2);
   const load = (/** @type {number} */ t) =>
-    call.flights.filter((f) => f.start <= t && t < f.end).length;
+    call.flights.filter((f) => f.start <= t && t < f.until).length;
   return middles.reduce((best, t) => (load(t) > load(best) ? t : best), middles[0] ?? 0);
 }

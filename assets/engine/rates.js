@@ -74,23 +74,7 @@ export function groupOf(table, call, all = 0) {
  * How long each flight's chunk took until it went on from where it came to, or had arrived there.
  * @param {Call} call
  */
-export function hopsOf(call) {
-  const onward = /** @type {Map<string, Row[]>} */ (new Map());
-  for (const r of call.rows) {
-    if (r.kind !== "send") continue;
-    const key = `${r.rank}/${r.chunk}/${r.slot}`;
-    const sends = onward.get(key);
-    if (sends) sends.push(r);
-    else onward.set(key, [r]);
-  }
-  return call.flights.map((f) => {
-    // what leaves before it is there, or at its own step, is something else
-    const on = onward
-      .get(`${f.to}/${f.chunk}/${f.slot}`)
-      ?.find((r) => r.step > f.step && r.start > f.start && r.start >= (f.there ?? 0));
-    return Math.min(f.end, on?.start ?? Infinity) - f.start;
-  });
-}
+export const hopsOf = (call) => call.flights.map((f) => f.until - f.start);
 
 /**
  * Of every link that a chunk went over, how fast it was.

@@ -199,16 +199,16 @@ def test_what_it_costs_is_in_the_rows(tmp_path: Path) -> None:
     assert set(rows.filter(pl.col("name").cast(pl.String) == "copy")["iteration"]) == {3, 6, 9}
 
 
-@pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize(
-    ("strategy", "ranks", "recovery"),
+    ("strategy", "ranks", "recovery", "record"),
     first(
         3,
         [
-            ("parameter_server", 4, "abort"),
-            ("data_parallel", 3, "shrink"),
-            ("data_parallel", 3, "replace"),
-            ("parameter_server", 4, "replace"),
+            ("parameter_server", 4, "abort", True),
+            ("parameter_server", 4, "abort", False),
+            ("data_parallel", 3, "replace", False),
+            ("data_parallel", 3, "shrink", True),
+            ("parameter_server", 4, "replace", True),
         ],
     ),
 )

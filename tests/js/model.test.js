@@ -76,6 +76,19 @@ test("a chunk's place is the share of its flight that is over", () => {
   assert.deepEqual(at(2000), []);
 });
 
+test("a chunk that is received and passed on in one pass is on one link at a time", () => {
+  const span = { ...hop, chunk: 0 };
+  const passed = call([
+    ...rows.filter((r) => r.kind === "collective"),
+    row(0, "send", 0, 100, { ...span, peer: 1, step: 0 }),
+    row(1, "recv", 600, 1000, { ...span, peer: 0, step: 0 }),
+    row(1, "send", 600, 1000, { ...span, peer: 2, step: 1 }),
+    row(2, "recv", 1500, 1600, { ...span, peer: 1, step: 1 }),
+  ]);
+  const at = (t) => frameAt(passed, t).comets.map((c) => [c.from, c.share]);
+  assert.deepEqual([at(300), at(600), at(800)], [[[0, 0.5]], [[1, 0]], [[1, 0.2]]]);
+});
+
 test("a rank waits from the start of its row to its end", () => {
   const waiting = (t) => [...frameAt(call(), t).waiting.keys()];
   assert.deepEqual([waiting(99), waiting(100), waiting(499), waiting(500)], [[], [1], [1], []]);

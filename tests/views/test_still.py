@@ -292,3 +292,24 @@ def test_what_is_padded_or_random_is_said_too() -> None:
     spec = wb.Experiment(ranks=4, pad_compute="20 ms", faults=(wb.Slow(rank=2, factor=4),))
     picture = svg(select(Store.from_frame(training(2), {"experiment": spec.to_yaml()})))
     assert "compute padded to 20 ms · rank 2 slowed ×4" in words(picture)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_chunk_that_is_passed_on_is_on_one_link_at_a_time(pieces: int) -> None:
+    """Along 0 -> 1 -> 2 -> 3: a rank receives a piece and sends it on in one pass, whose rows have
+    the same span; the next piece is still to come then.
+    """
+    base = next(row for row in ring_call(0, 0) if row["kind"] == "send")
+    rows, tick = [row for row in ring_call(0, 0) if row["kind"] == "collective"], 10 * MICRO
+    for slot in range(pieces):
+        for rank in range(4):  # it has the piece from then on, and takes so long
+            own = base | {"rank": rank, "slot": slot, "chunk": 0, "start_ns": tick * (rank + slot)}
+            own["end_ns"] = own["start_ns"] + tick // 2
+            if rank > 0:
+                rows.append(own | {"kind": "recv", "peer": rank - 1, "step": rank - 1})
+            if rank < 3:
+                rows.append(own | {"kind": "send", "peer": rank + 1, "step": rank})
+    for number, row in enumerate(rows):
+        row["seq"] = number
+    still = select(stored(table(rows)))
+    assert [one.chunk for one in still.flights] == [0]

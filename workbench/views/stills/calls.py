@@ -61,7 +61,9 @@ class Lanes:
 
 @dataclass(frozen=True)
 class _Call:
-    """A complete call: its facts, its rows, its chunks with when they left and came."""
+    """A complete call: its facts, its rows, its chunks with when they left and came; ``until``:
+    when they came or had already gone on from there.
+    """
 
     facts: dict[str, Any]
     rows: pl.DataFrame
@@ -90,11 +92,30 @@ def _call_of(rows: pl.DataFrame, facts: pl.DataFrame) -> _Call:
     sends, recvs = (own.filter(p("kind") == kind) for kind in ("send", "recv"))
     place = ["step", "chunk", "slot"]
     flights = sends.join(
-        recvs.select("end_ns", *place, p("peer").alias("rank"), p("rank").alias("peer")),
+        recvs.select(
+            "start_ns", "end_ns", *place, p("peer").alias("rank"), p("rank").alias("peer")
+        ),
         on=["rank", "peer", *place],
         suffix="_there",
     )
-    return _Call(facts.row(0, named=True), own, flights)
+    return _Call(facts.row(0, named=True), own, _passed_on(flights, sends))
+
+
+def _passed_on(flights: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """Add the column ``until``. A rank that passes a chunk on receives and sends it in one pass,
+    whose two rows have the same span, and its first pieces while others are still to come: it is
+    shown where its first piece is, on one link.
+    """
+    p, way = pl.col, ["rank", "peer", "step", "chunk"]
+    there = flights.group_by(way).agg(p("start_ns").min(), p("start_ns_there").min())
+    # What leaves before it is there, or at its own step, is something else.
+    onward = there.join(
+        sends.select(p("rank").alias("peer"), "chunk", later="step", on="start_ns"),
+        on=["peer", "chunk"],
+    ).filter(p("later") > p("step"), p("on") > p("start_ns"), p("on") >= p("start_ns_there"))
+    first = onward.group_by(way).agg(p("on").min())
+    joined = flights.join(first, on=way, how="left", maintain_order="left")
+    return joined.with_columns(until=pl.min_horizontal("end_ns_there", "on")).drop("on")
 
 
 def _usual(complete: pl.DataFrame, call: pl.DataFrame) -> pl.DataFrame:
@@ -170,6 +191,7 @@ def _messages(rows: pl.LazyFrame, after_ns: int) -> _Call | None:
     first = flights.group_by(which).agg(p("start_ns").min().alias("first")).sort("first", "rank")
     numbered = first.with_row_index("chunk").with_columns(p("chunk").cast(pl.Int32))
     flights = flights.drop("chunk").join(numbered.drop("first"), on=which)
+    flights = flights.with_columns(until="end_ns_there")
     facts = {
         "collective": f"{first.height} message{'s' * (first.height != 1)}",
         "algorithm": "",
@@ -209,14 +231,16 @@ def pair_of(rows: pl.LazyFrame, run_facts: Mapping[str, Any]) -> tuple[Side, ...
 def _busiest_of(calls: Sequence[_Call]) -> tuple[int, int, int]:
     """Return what ``_busiest`` does, over the links of all these calls."""
     whole = pl.concat(
-        call.flights.select("start_ns", "end_ns_there", "rank", "peer", call=pl.lit(at))
+        call.flights.filter(pl.col("start_ns") < pl.col("until")).select(
+            "start_ns", "until", "rank", "peer", call=pl.lit(at)
+        )
         for at, call in enumerate(calls)
     )
     links = whole.group_by("call", "rank", "peer", maintain_order=True).all()
     return _busiest(
         [
             (np.array(starts), np.array(ends))
-            for starts, ends in links.select("start_ns", "end_ns_there").rows()
+            for starts, ends in links.select("start_ns", "until").rows()
         ]
     )
 
@@ -224,7 +248,7 @@ def _busiest_of(calls: Sequence[_Call]) -> tuple[int, int, int]:
 def _at_moment(call: _Call, at: int) -> dict[str, Any]:
     p, call_rows, flights = pl.col, call.rows, call.flights
     sends = call_rows.filter(p("kind") == "send")
-    flying = flights.filter((p("start_ns") <= at) & (at < p("end_ns_there")))
+    flying = flights.filter((p("start_ns") <= at) & (at < p("until")))
     waits = call_rows.filter((p("kind") == "wait") & (p("start_ns") <= at) & (at < p("end_ns")))
     flying = flying.unique(["rank", "peer", "step", "chunk"], maintain_order=True)  # pieces as one
     return {
@@ -233,7 +257,7 @@ def _at_moment(call: _Call, at: int) -> dict[str, Any]:
         "flights": tuple(
             Flight(rank, peer, step, chunk, (at - begin) / max(1, there - begin))
             for rank, peer, step, chunk, begin, there in flying.select(
-                "rank", "peer", "step", "chunk", "start_ns", "end_ns_there"
+                "rank", "peer", "step", "chunk", "start_ns", "until"
             ).iter_rows()
         ),
         "waiting": tuple(sorted(set(waits["rank"]))),

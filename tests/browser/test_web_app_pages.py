@@ -186,7 +186,7 @@ def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
     choose(page, "Two ranks", iterations=5)
     stage = start(page)
     wait_for(lambda: state(stage) == "finished", "its end", 90)
-    tab = page.get_by_role("tab", name="Exposed communication")
+    tab = page.get_by_role("tab", name="Communication and waiting")
     wait_for(lambda: tab.get_attribute("aria-selected") == "true", "another chart than the loss")
     assert rows_of_tabs(page) == [1, 1], "the stage's, and the charts'"
     page.get_by_role("tab", name="Recording").click()

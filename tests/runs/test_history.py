@@ -60,7 +60,9 @@ def test_a_summary_is_what_the_run_says(history: History) -> None:
     steps = select(past.run.store, "communication").tail(-1)
     assert summary["step_ms"] == pytest.approx(steps["step_ms"].mean())
     assert summary["exposed_share"] == pytest.approx(summary["exposed_ms"] / summary["step_ms"])
-    assert 0 < summary["exposed_share"] < 1
+    assert summary["wait_share"] == pytest.approx(summary["wait_ms"] / summary["step_ms"])
+    shares = past.run.bottleneck().shares
+    assert (summary["exposed_share"], summary["wait_share"]) == (shares["link"], shares["wait"])
     assert past.losses()["loss"].to_list() == pytest.approx(result.losses)
 
 

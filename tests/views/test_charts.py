@@ -40,7 +40,7 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
 def test_colours_are_the_stages() -> None:
     for theme, comm in (("light", "#cd6602"), ("dark", "#fb8f03")):
         chart = figures.figure(Store.from_frame(two_ranks()), "communication", theme)
-        assert [trace.name for trace in chart.data] == ["computing", "exposed"]
+        assert [trace.name for trace in chart.data] == ["computing", "communication and waiting"]
         assert chart.data[1].line.color == comm == tokens(theme)["comm"]
         assert comm in chart.layout.annotations[0].text  # the title is the key
     with pytest.raises(ValueError, match="must be 'light' or 'dark'"):
@@ -184,7 +184,11 @@ def test_charts_show_what_they_are_asked_to() -> None:
     live = Charts(None, "loss")
     live.show("communication", "loss")
     assert live.names == ("loss", "communication")
-    assert [trace.name for trace in live.figure.data] == ["loss", "computing", "exposed"]
+    assert [trace.name for trace in live.figure.data] == [
+        "loss",
+        "computing",
+        "communication and waiting",
+    ]
     light = live.figure.layout.paper_bgcolor
     live.ground.dark = True
     assert live.figure.layout.paper_bgcolor == tokens("dark")["ground"] != light

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import defaultdict
@@ -34,7 +35,7 @@ def test_loss_is_the_mean_over_samples() -> None:
     assert columns["seconds"].to_list() == pytest.approx([0.012 + 0.02 * i for i in range(5)])
 
 
-def test_exposed_communication_is_what_no_computing_hides() -> None:
+def test_exposed_is_what_no_computing_hides_of_communication() -> None:
     columns = select(Store.from_frame(two_ranks()), "communication")
     assert columns["step_ms"].to_list() == pytest.approx([11.0] * 5)
     assert columns["compute_ms"].to_list() == pytest.approx([8.0] * 5)
@@ -50,7 +51,20 @@ def test_computing_on_two_lanes_at_once_counts_once() -> None:
     ]
     columns = select(Store.from_frame(table(rows)), "communication")
     assert columns.row(0, named=True)["compute_ms"] == pytest.approx(7.0)
-    assert columns.row(0, named=True)["exposed_ms"] == pytest.approx(3.0)
+    assert columns.row(0, named=True)["exposed_ms"] == 0, "what lies between is no communication"
+
+
+def test_time_in_which_the_ranks_are_held_is_not_communication() -> None:
+    rows = [
+        row(0, 0, "forward", 0, 4),
+        row(0, 0, "collective", 4, 30, lane="comm"),
+        row(0, 0, "optimizer", 30, 31),
+    ]
+    held = json.dumps([[START + 6 * MS, START + 26 * MS]])
+    columns = select(Store.from_frame(table(rows), {"holds": held}), "communication")
+    assert columns.row(0, named=True) == pytest.approx(
+        {"iteration": 0, "seconds": 0.031, "step_ms": 11, "compute_ms": 5, "exposed_ms": 6}
+    )
 
 
 def test_throughput_counts_samples_from_end_to_end() -> None:
@@ -130,11 +144,12 @@ def brute_force(events: pl.DataFrame) -> dict[int, tuple[float, float, float]]:
             own = spans[iteration, rank]
             first, last = min(s for s, _, _ in own), max(e for _, e, _ in own)
             computes = [(s, e) for s, e, kind in own if kind != "collective"]
-            busy = sum(
-                any(s <= t < e for s, e in computes) for t in range(first, last, MS // 10)
-            ) * (MS // 10)
             steps += last - first
-            exposed += last - first - busy
+            calls = [(s, e) for s, e, kind in own if kind == "collective"]
+            exposed += sum(
+                any(s <= t < e for s, e in calls) and not any(s <= t < e for s, e in computes)
+                for t in range(first, last, MS // 10)
+            ) * (MS // 10)
             losses += metrics[iteration, rank]["loss"] * metrics[iteration, rank]["samples"]
             samples += metrics[iteration, rank]["samples"]
         result[iteration] = (losses / samples, steps / len(ranks) / MS, exposed / len(ranks) / MS)

@@ -101,7 +101,7 @@ CHARTS: Mapping[str, Chart] = {
         ",.0f",
     ),
     "communication": Chart(
-        "Exposed communication",
+        "Communication and waiting",
         "iteration",
         _PER_STEP,
         (("forward", _AREA), ("comm", _AREA)),

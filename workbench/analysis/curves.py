@@ -3,9 +3,9 @@
 ``select(store, name)`` gives the columns of one curve. ``Curves(store)`` keeps them up to date: an
 update costs what is new, so that a chart of a long run can be drawn again twice per second.
 
-What a step, computing and exposed communication are: store/iterations.py; curves of iterations:
-iteration_curves.py. An iteration appears once every rank is through with it, so that no value
-changes afterwards.
+What a step, computing, exposed communication and waiting are: store/iterations.py; curves of
+iterations: iteration_curves.py. An iteration appears once every rank is through with it, so that no
+value changes afterwards.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from workbench.analysis.stage_rows import Staged
 from workbench.common.errors import SpecError
 from workbench.recording.events import KINDS, ROW
 from workbench.store.event_store import Store, Tap
+from workbench.store.holds import STILL, holds_of
 from workbench.store.iterations import (
     COMPUTE,
     MANY,
@@ -278,7 +279,7 @@ class Curves:
         whole = fresh.filter(p("iteration") <= p("until")).select(rows.columns)
         self._open = fresh.filter(p("iteration") > p("until")).select(rows.columns)
         self._closed |= {r: max(u, self._closed.get(r, -1)) for r, _, u in ranks.iter_rows()}
-        new_steps = steps(whole)
+        new_steps = steps(whole, holds_of(self._store.metadata, STILL))
         if over and new_steps["ended"].any():  # the last iteration of a run that failed has no end
             new_steps = new_steps.filter("ended")
         self._iterations = merge(self._iterations, iterations(new_steps))

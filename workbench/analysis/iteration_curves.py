@@ -50,14 +50,14 @@ def throughput(shown: pl.DataFrame) -> pl.DataFrame:
 
 
 def communication(shown: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of an iteration, its computing, and the communication that is exposed."""
+    """Return the time of an iteration, its computing, and exposed communication and waiting."""
     p, per_rank = pl.col, 1e6 * pl.col("ranks")
     return shown.select(
         "iteration",
         "seconds",
         step_ms=p("step_ns") / per_rank,
         compute_ms=p("compute_ns") / per_rank,
-        exposed_ms=(p("step_ns") - p("compute_ns")) / per_rank,
+        exposed_ms=(p("communication_ns") - p("hidden_ns")) / per_rank,
     )
 
 
@@ -68,7 +68,7 @@ def overlap(shown: pl.DataFrame) -> pl.DataFrame:
         "iteration",
         "seconds",
         hidden_ms=p("hidden_ns") / per_rank,
-        exposed_ms=(p("step_ns") - p("compute_ns")) / per_rank,
+        exposed_ms=(p("communication_ns") - p("hidden_ns")) / per_rank,
         hidable_ms=p("hidable_ns") / per_rank,
     )
 

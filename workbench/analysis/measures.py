@@ -22,6 +22,7 @@ from workbench.analysis.arrivals import NOT_TRAINING
 from workbench.analysis.curves import Curves
 from workbench.analysis.recovery import measure
 from workbench.analysis.tables import traffic
+from workbench.analysis.time_spent import TimeSpent, rows_of
 from workbench.common.units import print_size
 from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import known_traits
@@ -95,15 +96,18 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
 
     ``curves``: its own, up to date. Keys: state, error, strategy, algorithm, ranks, iterations
     (done),
-    iterations_asked, loss, and all of MEASURES. step_ms, exposed_ms and exposed_share are of one
-    iteration, means over ranks, without the first iteration; bytes are payload.
+    iterations_asked, loss, and all of MEASURES. step_ms is of one iteration, the mean over ranks,
+    without the first iteration; exposed_ms and wait_ms are the parts of it in which bytes were on
+    their way and another rank was waited for, by the shares of ``run.bottleneck()``; bytes are
+    payload.
     """
     result, losses, speed = run.result, curves.select("loss"), curves.select("throughput")
     steps = curves.select("communication")
     done = len(result.losses) or losses.height
     seconds = result.wall_seconds if result.wall_seconds > 0 else _last(speed, "seconds")
     settled = steps.tail(-1) if steps.height > 1 else steps
-    step, exposed = (float(settled[part].to_numpy().sum()) for part in ("step_ms", "exposed_ms"))
+    step = float(settled["step_ms"].to_numpy().mean()) if settled.height else None
+    exposed, wait = _exposed(run.store)
     samples = float((speed["samples_per_s"] * speed["took_s"]).to_numpy().sum())
     end = (
         "failed" if not result.ok else "stopped" if done < run.experiment.iterations else "finished"
@@ -123,9 +127,11 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         "bytes_busiest": moved["through"].max(),
         "bytes_all": moved["sent"].sum() or None,
         "bytes_between": to_other_hosts(run.store, run.experiment.network.levels),
-        "step_ms": step / settled.height if settled.height else None,
-        "exposed_ms": exposed / settled.height if settled.height else None,
-        "exposed_share": exposed / step if step else None,
+        "step_ms": step,
+        "exposed_ms": _part(step, exposed),
+        "exposed_share": exposed,
+        "wait_ms": _part(step, wait),
+        "wait_share": wait,
         "stall_ms": _stall(curves),
         "hidden_share": _hidden(curves.select("overlap")),
     }
@@ -134,6 +140,21 @@ def of(run: Any, curves: Curves) -> dict[str, Any]:
         values["messages_missed"] = int(missed(run.store.scan())["messages"].sum())
     values["score"] = result.metrics.get("return")
     return nothing() | _settings(run.experiment) | values
+
+
+def _exposed(store: Store) -> tuple[float | None, float | None]:
+    """Return the shares of the ranks' time in which bytes were on their way, and in which another
+    rank was waited for; None where they are not known.
+    """
+    spent = TimeSpent(rows_of(store.scan()), store.metadata)
+    total = sum(spent.parts.values())
+    if not spent.computes or total <= 0:
+        return None, None
+    return spent.parts["link"] / total, spent.parts["wait"] / total
+
+
+def _part(step_ms: float | None, share: float | None) -> float | None:
+    return None if step_ms is None or share is None else step_ms * share
 
 
 def _stall(curves: Curves) -> float | None:
@@ -172,7 +193,7 @@ def _of_server(curves: Curves) -> dict[str, Any]:
 def _of_pipeline(curves: Curves) -> dict[str, Any]:
     """Return the measures that only a pipeline has, and its memory where it was counted.
 
-    Its exposed communication is None: a pipeline has a bubble instead.
+    Its exposed communication and waiting are None: a pipeline has a bubble instead.
     """
     most = curves.select("memory")["nbytes"].max()
     facts: dict[str, Any] = {"memory": most}
@@ -186,8 +207,7 @@ def _of_pipeline(curves: Curves) -> dict[str, Any]:
     return facts | {
         "activations": values["bytes"],
         "in_flight": values["in flight"],
-        "exposed_ms": None,
-        "exposed_share": None,
+        **dict.fromkeys(("exposed_ms", "exposed_share", "wait_ms", "wait_share")),
     }
 
 
@@ -304,8 +324,10 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "samples_dropped": ("samples of gradients left out", "{:,.0f}".format),
     "messages_missed": ("messages left out, overwritten or too late", "{:,.0f}".format),
     "step_ms": ("one step, ms", "{:.2f}".format),
-    "exposed_ms": ("of which exposed communication, ms", "{:.2f}".format),
-    "exposed_share": ("exposed share of a step", "{:.0%}".format),
+    "exposed_ms": ("of which bytes are on their way, exposed, ms", "{:.2f}".format),
+    "exposed_share": ("exposed communication, share of a step", "{:.0%}".format),
+    "wait_ms": ("of which waiting for other ranks, ms", "{:.2f}".format),
+    "wait_share": ("waiting for other ranks, share of a step", "{:.0%}".format),
     "stall_ms": ("wait for examples per step, ms", "{:.2f}".format),
     "hidden_share": ("hidden, of what computing could hide", "{:.0%}".format),
     "bubble": ("ranks idle, share of an iteration", "{:.1%}".format),

@@ -53,7 +53,7 @@ def _lines(name: str, columns: pl.DataFrame) -> list[tuple[str, str, str]]:
         case "communication":
             return [
                 ("computing", "iteration", "compute_ms"),
-                ("exposed", "iteration", "exposed_ms"),
+                ("communication and waiting", "iteration", "exposed_ms"),
             ]
         case "overlap":
             return [
@@ -191,12 +191,13 @@ def _throughput(recent: pl.DataFrame) -> str:
 
 def _communication(recent: pl.DataFrame) -> str:
     if not recent.height:
-        return "{1} exposed, {0} computing: " + EMPTY_WORDS
+        return "{1} communication and waiting, {0} computing: " + EMPTY_WORDS
     many, parts = recent.height, ("step_ms", "compute_ms", "exposed_ms")
     step, computing, exposed = (float(recent[part].to_numpy().sum()) for part in parts)
     return (
-        f"{{1}} exposed {exposed / many:.2f} ms, {{0}} computing {computing / many:.2f} ms · "
-        f"{exposed / step:.0%} of a step · waits for a core are in both"
+        f"{{1}} communication and waiting {exposed / many:.2f} ms, "
+        f"{{0}} computing {computing / many:.2f} ms · {exposed / step:.0%} of a step · "
+        "waits for a core are in both"
     )
 
 

@@ -14,6 +14,7 @@ from workbench.runs.display_mixin import Shown
 from workbench.runs.failure import read_facts
 from workbench.runs.job_failure import note_failure
 from workbench.store.event_store import Store
+from workbench.store.holds import STILL, holds_of
 from workbench.store.overlap import Overlap, measure
 from workbench.store.regular_file import opened
 from workbench.store.restarts import ends_of_text
@@ -38,7 +39,7 @@ class Loaded(Shown):
 
     def overlap(self) -> Overlap:
         """Measure how much communication was hidden behind computation: see store/overlap.py."""
-        return measure(self.events)
+        return measure(self.events, holds_of(self.store.metadata, STILL))
 
     def overhead(self) -> Overhead:
         """Return what recording cost, as saved with the run; ``share`` is NaN if it was not."""

@@ -339,9 +339,10 @@ class Run(Elastic, Lifetime, Shown):
         """Measure how much communication is hidden behind computation, so far: see
         store/overlap.py.
         """
+        from workbench.store.holds import STILL, holds_of
         from workbench.store.overlap import measure
 
-        return measure(self.events)
+        return measure(self.events, holds_of(self.store.metadata, STILL))
 
     def overhead(self) -> Overhead:
         """Return what recording has cost so far: records times the cost of one, timed in place on a

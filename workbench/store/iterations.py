@@ -5,19 +5,21 @@ For one rank and one iteration:
     step      from the start of its first row to the end of its last one
     compute   the union of its spans forward, backward, weight_grad, optimizer, load, and of
               metrics that took time
-    exposed   step - compute: communication and waiting that no computing hides, and what little
-              lies between them
-
-    comm.     the union of its outer spans; hidden: where both happen at once
+    comm.     the union of its outer spans, what it waited inside included
+    hidden    where both happen at once
+    exposed   comm. - hidden: communication and waiting that no computing hides
     hidable   of DDP's buckets (store/overlap.py says why): the smaller of what all but the last
               one take to communicate, and of backward from when the first one is full
     asked     how long it stood still for examples that it had asked a server for, until it had them
     load      the union of its load spans: what it stands still for its examples otherwise
 
-Rows of computing, metrics and outer spans (collective, push, pull) say all of it: a tenth of all.
+No time counts in which a reader held the ranks. Rows of computing, metrics and outer spans
+(collective, push, pull) say all of it: a tenth of all.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -41,11 +43,28 @@ ROWS = pl.Schema(
 _STEP = ["rank", "iteration"]
 
 
-def steps(rows: pl.DataFrame) -> pl.DataFrame:
+def steps(rows: pl.DataFrame, holds: Sequence[tuple[int, int]] = ()) -> pl.DataFrame:
     """Return one row per rank and iteration: start_ns, end_ns, step_ns, compute_ns,
     communication_ns, hidden_ns, hidable_ns (null: no buckets), asked_ms, load_ms, loss, samples,
-    ended.
+    ended. ``holds``: when a reader held the ranks (store/holds.py).
     """
+    table = _steps(rows.with_columns(_unheld(name, holds) for name in ("start_ns", "end_ns")))
+    if not holds:
+        return table
+    lasting = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
+    at = lasting.group_by(_STEP).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    return table.drop("start_ns", "end_ns").join(at, on=_STEP, how="left")
+
+
+def _unheld(name: str, holds: Sequence[tuple[int, int]]) -> pl.Expr:
+    """Return the moments of this column on a clock that stands during the holds."""
+    moment = pl.col(name)
+    for begin, end in holds:
+        moment = moment - (pl.col(name).clip(begin, end) - begin)
+    return moment
+
+
+def _steps(rows: pl.DataFrame) -> pl.DataFrame:
     p = pl.col
     metric, lasts = p("kind") == "metric", p("end_ns") > p("start_ns")
     spans = rows.filter(lasts)

@@ -6,7 +6,7 @@ For one rank and one iteration:
     compute        the union of its computing
     communication  the union of its collectives, pushes and pulls, what they waited inside included
     hidden         where both happen at once
-    exposed        step - compute: what no computing hides, and what little lies between
+    exposed        communication - hidden: what no computing hides, waiting included
     hidable        of DDP's buckets: no more than all but the last one's communication, since that
                    one is full only when backward ends; and no more than what is left of backward
                    once the first one is full
@@ -17,6 +17,7 @@ Source  Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parall
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -84,7 +85,8 @@ class Overlap:
         step, exposed = self.mean("step"), self.mean("exposed")
         text = (
             f"a step takes {step:.1f} ms, of which {exposed:.1f} ms ({self.exposed_share:.0%}) are "
-            f"exposed communication; {self.mean('hidden'):.1f} ms are hidden behind computing"
+            f"exposed communication and waiting; {self.mean('hidden'):.1f} ms are hidden behind "
+            "computing"
         )
         if self.hidden_share == self.hidden_share:
             could = self.mean("hidable")
@@ -95,17 +97,20 @@ class Overlap:
         return self.words
 
 
-def measure(events: pl.DataFrame) -> Overlap:
-    """Measure the overlap in every iteration that a rank has ended."""
+def measure(events: pl.DataFrame, holds: Sequence[tuple[int, int]] = ()) -> Overlap:
+    """Measure the overlap in every iteration that a rank has ended. ``holds``: when a reader held
+    the ranks.
+    """
     p = pl.col
     kind, name = p("kind").cast(pl.String), p("name").cast(pl.String)
     picked = events.filter(
         (p("iteration") >= 0) & (p("rank") >= 0) & kind.is_in([*COMPUTE, *OUTER])
     ).with_columns(name=name, kind=kind)
-    result = steps(picked.select(p(column).cast(ROWS[column]) for column in ROWS)).filter("ended")
+    columns = [p(column).cast(ROWS[column]) for column in ROWS]
+    result = steps(picked.select(columns), holds).filter("ended")
     took = {f"{one}_ms": p(f"{one}_ns") / 1e6 for one in TIMES if one != "exposed"}
     table = result.select(
-        "iteration", "rank", **took, exposed_ms=(p("step_ns") - p("compute_ns")) / 1e6
+        "iteration", "rank", **took, exposed_ms=(p("communication_ns") - p("hidden_ns")) / 1e6
     ).sort("iteration", "rank")
     began = result.select("iteration", "rank", began="start_ns")
     return Overlap(table, _buckets(picked, began))

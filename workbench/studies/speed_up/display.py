@@ -31,6 +31,7 @@ COLUMNS = {  # of the table, and how each is written
     "efficiency": ("efficiency", "{:.0%}"),
     "serial": ("serial share", "{:.1%}"),
     "exposed_share": ("exposed communication", "{:.0%}"),
+    "wait_share": ("waits for other ranks", "{:.0%}"),
     "core_wait_share": ("waits for a core", "{:.0%}"),
     "compute_ceiling": ("this machine, computing", "{:.2f}"),
     "memory_ceiling": ("copying memory", "{:.2f}"),

@@ -82,6 +82,7 @@ def measured(case: Case, trial: Trial) -> Measured | None:
         seconds=(at[-1] - at[0]) / (len(at) - 1),
         exposed_ms=facts["exposed_ms"],
         exposed_share=facts["exposed_share"],
+        wait_share=facts["wait_share"],
         core_wait_share=_core_wait(trial, exp.ranks),
     )
 

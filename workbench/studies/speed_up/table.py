@@ -40,6 +40,7 @@ SCHEMA = pl.Schema(
         "amdahl": pl.Float64(),
         "exposed_ms": pl.Float64(),
         "exposed_share": pl.Float64(),
+        "wait_share": pl.Float64(),
         "core_wait_share": pl.Float64(),
         "compute_ceiling": pl.Float64(),
         "memory_ceiling": pl.Float64(),
@@ -58,6 +59,7 @@ class Measured:
     seconds: float  # of an iteration
     exposed_ms: float | None
     exposed_share: float | None
+    wait_share: float | None  # of a step: for another rank
     core_wait_share: float | None  # of the ranks' time: ready to run, without a core
 
 
@@ -98,6 +100,7 @@ def table_of(
                     "amdahl": None if fixed is None else amdahl(fixed, times),
                     "exposed_ms": _median(run.exposed_ms for run in each),
                     "exposed_share": _median(run.exposed_share for run in each),
+                    "wait_share": _median(run.wait_share for run in each),
                     "core_wait_share": _median(run.core_wait_share for run in each),
                     "compute_ceiling": _ceiling(ceilings, "compute", base, count),
                     "memory_ceiling": _ceiling(ceilings, "copy", base, count),

@@ -87,6 +87,8 @@ def _why(row: dict[str, float]) -> str:
         reasons.append("as fast as this machine's cores allow")
     if row["exposed_share"]:
         reasons.append(f"{row['exposed_share']:.0%} of a step is exposed communication")
+    if (row["wait_share"] or 0) >= 0.02:
+        reasons.append(f"ranks wait for each other {row['wait_share']:.0%} of it")
     if (row["core_wait_share"] or 0) >= 0.02:
         reasons.append(f"ranks wait for a core {row['core_wait_share']:.0%} of the time")
     cost = f"An iteration costs {row['rank_seconds'] * 1e3:.1f} ms of all ranks' time together"

@@ -1,4 +1,4 @@
-"""Pictures of a stored notebook as images, for where no script runs and HTML is sanitised.
+"""Pictures of a stored notebook as images, for where no script runs and HTML is sanitized.
 
     python -m tests.figure_pictures [NAMES]      of all notebooks, as they are stored
 
@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent.parent / "notebooks"
 PLOTLY, HTML = "application/vnd.plotly.v1+json", "text/html"
 SVG, PNG = PICTURES = ("image/svg+xml", "image/png")
 INNER = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]*)">')
-COLOURS = 64  # of a PNG: line art and text
+COLORS = 64  # of a PNG: line art and text
 WIDTH, HEIGHT = 900, 400  # pixels, where the figure names none
 DRAW = """async ([figure, width, height]) => decodeURIComponent(
   (await Plotly.toImage(figure, { format: "svg", width, height })).replace(/^[^,]*,/, ""))"""
@@ -111,12 +111,12 @@ def draw(notebook: Any) -> int:
 
 
 def photograph(page: Page, svg: str) -> str:
-    """Return an SVG as a PNG of few colours, in base64."""
+    """Return an SVG as a PNG of few colors, in base64."""
     packed = base64.b64encode(svg.encode()).decode()
     page.set_content(f'<img style="display:block" src="data:{SVG};base64,{packed}">')
     picture = Image.open(io.BytesIO(page.locator("img").screenshot())).convert("RGB")
     file = io.BytesIO()
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    picture.quantize(COLORS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 
 

@@ -3,7 +3,7 @@
     python -m tests.github_view FOLDER [NAMES]    write each chapter's page there, and its picture
 
 Of an output's kinds the first of ``KINDS`` is shown, as nbconvert ranks them. HTML loses what a
-sanitiser takes away: inline SVG, style, and images whose source is data. So a picture must be an
+sanitizer takes away: inline SVG, style, and images whose source is data. So a picture must be an
 output of its own, as an image, with no HTML beside it that would be chosen in its place.
 """
 
@@ -61,7 +61,7 @@ def outputs(cell: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def prose(text: str) -> str:
-    """Return Markdown as HTML, sanitised."""
+    """Return Markdown as HTML, sanitized."""
     from markdown_it import MarkdownIt
 
     written = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)

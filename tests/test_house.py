@@ -183,11 +183,11 @@ def test_the_digits_are_whole_and_load_without_pickle() -> None:
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     digest = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
     assert digest == "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
-    licence = (ROOT / "assets/data/digits.LICENSE.txt").read_text()
-    assert "10.24432/C50P49" in licence and "CC BY 4.0" in licence
+    license = (ROOT / "assets/data/digits.LICENSE.txt").read_text()
+    assert "10.24432/C50P49" in license and "CC BY 4.0" in license
 
 
-def test_the_licence_is_apache_2() -> None:
+def test_the_license_is_apache_2() -> None:
     text = (ROOT / "LICENSE").read_bytes()
     assert (
         hashlib.sha256(text).hexdigest()

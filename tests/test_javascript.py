@@ -116,7 +116,7 @@ def test_what_is_sent_means_what_was_written(node: str) -> None:
     assert "a comment" not in pairs["hard"][1] and "//  kept  " in pairs["hard"][1]
     whole = "".join(texts[name] for name in modules(*ENTRIES))
     assert len(stage_module()) < 0.65 * len(whole)
-    assert "MIT licence" in stage_module(), "a licence stays with its code"
+    assert "MIT licence" in stage_module(), "a license stays with its code"
 
 
 @pytest.mark.parametrize("text", ["a = `b ${c", "a = /b", 'a = "b', "a = `b"])

@@ -4,7 +4,7 @@ It makes "workbench" a backend in every program of this environment, and imports
 before its first group.
 
 It is installed beside the package, as ``_workbench_autoload``: torch fails to import where an entry
-point raises, and neither somebody's own ``workbench.py`` nor a checkout that has moved may do that.
+point raises, and neither a user's own ``workbench.py`` nor a checkout that has moved may do that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def autoload() -> None:
 
 
 def register() -> None:
-    """Make the backend known to torch.distributed, once; WORKBENCH_DEFAULT=1: in place of Gloo."""
+    """Make the backend known to torch.distributed, once; WORKBENCH_DEFAULT=1: instead of Gloo."""
     import torch.distributed as dist
 
     if not dist.is_available() or "WORKBENCH" in dist.Backend._plugins:
@@ -75,7 +75,7 @@ def _create(*options: Any) -> Any:
 
 
 def _hidden(error: Exception) -> str:
-    """Return which file or folder has our name, and is imported in place of the package; "": it is
+    """Return which file or folder has our name, and is imported instead of the package; "": it is
     something else that is missing.
     """
     of_ours = isinstance(error, ModuleNotFoundError) and str(error.name).startswith("workbench")

@@ -274,7 +274,7 @@ def lab(
 def _trust(copies: Iterable[Path]) -> None:
     """Sign copies of the workbench's own chapters as they are on disk.
 
-    Whoever opens them this way runs our code anyway; without it Jupyter leaves out interactive
+    A user who opens them this way runs our code anyway; without it Jupyter leaves out interactive
     pictures.
     """
     import nbformat

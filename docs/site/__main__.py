@@ -154,7 +154,7 @@ def _gallery(replays: set[str]) -> str:
 
 
 def _front(replays: set[str]) -> str:
-    """Return the front page: the README's first part, a live replay in place of its pictures."""
+    """Return the front page: the README's first part, a live replay instead of its pictures."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     head, _, rest = readme.partition("![Four ranks on a ring")
     table = "| I want to" + rest.partition("| I want to")[2].partition("## The chapters")[0]

@@ -1,4 +1,4 @@
-"""Sanitised HTML: what a stored output may bring into a page."""
+"""Sanitized HTML: what a stored output may bring into a page."""
 
 from __future__ import annotations
 

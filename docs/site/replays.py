@@ -1,4 +1,4 @@
-"""Runs that the site embeds, made anew: a page each, which moves, with every event in it."""
+"""Runs that the site embeds, made for it: a page each, which moves, with every event in it."""
 
 from __future__ import annotations
 

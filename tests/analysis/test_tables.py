@@ -142,6 +142,6 @@ def test_bytes_by_peer_say_to_whom_and_what(served: Loaded) -> None:
     assert rows == [(1, 0, "message", "default", 100, 1), (2, 0, "message", "default", 100, 1)]
     ring = loaded(training(3))
     by_peer = ring.bytes(iteration=1, by_peer=True)
-    assert by_peer["peer"].to_list() == [1, 2, 3, 0], "each to its right neighbour"
+    assert by_peer["peer"].to_list() == [1, 2, 3, 0], "each to its right neighbor"
     assert set(by_peer["what"]) == {"all_reduce"}
     assert by_peer["sent"].to_list() == ring.bytes(iteration=1)["sent"].to_list()

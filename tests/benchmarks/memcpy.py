@@ -15,7 +15,7 @@ So by copying B bytes a second on each of n processes at once it takes (6n-3)/2n
 n=2, 2.63 L/B for n=4. B is measured in three ways: 64 MB from one private array to another; the
 same past the caches, by a memcpy that is told to use non-temporal stores (others read the lines
 that they are about to overwrite; from which size on memcpy avoids that is glibc's choice); and slot
-by slot through shared memory, from an array into a slot of one's own, and from the neighbour's slot
+by slot through shared memory, from an array into a slot of one's own, and from the neighbor's slot
 into an array (L bytes so are 2L copied). Headers, semaphores, rows, waiting: nothing of these is in
 it, nor that slots that were just written may still be in a cache.
 
@@ -103,7 +103,7 @@ def timed(call: Callable[[], Any]) -> Timed:
 
 
 def through_slots(rank: int, n: int, gloo: Any, a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
-    """A function that copies ``a`` into slots of ours, and the neighbour's slots into ``b``."""
+    """A function that copies ``a`` into slots of ours, and the neighbor's slots into ``b``."""
     slot = session().slot_bytes
     mine = Segment.create(SLOTS * slot, "a benchmark")
     addresses: list[Any] = [None] * n

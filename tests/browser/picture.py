@@ -22,7 +22,7 @@ import workbench as wb
 from tests.browser import install, thumbnails
 
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
-FRAMES, MS, WIDTH, COLOURS = 48, 120, 880, 64
+FRAMES, MS, WIDTH, COLORS = 48, 120, 880, 64
 EVEN = wb.Network(latency="10 ms")  # chunks in step; else the slowest link decides the picture
 RING = wb.Experiment(
     strategy="data_parallel", task="lenet_digits", ranks=4, iterations=12, network=EVEN
@@ -75,7 +75,7 @@ def main() -> None:
         if "ring" in names:
             replay = save(RING, PICTURES / "replay.html")
             images = moments(page, replay)
-            first, *rest = [image.quantize(COLOURS, dither=Image.Dither.NONE) for image in images]
+            first, *rest = [image.quantize(COLORS, dither=Image.Dither.NONE) for image in images]
             path = PICTURES / "ring.gif"
             first.save(path, save_all=True, append_images=rest, duration=MS, loop=0, optimize=True)
         for scene, experiment in STILLS.items():

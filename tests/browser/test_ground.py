@@ -28,7 +28,7 @@ def ground_of(page: Page) -> list[object]:
     return list(page.evaluate("[known.dark, known.colour]"))
 
 
-def test_colours_that_come_after_the_name_of_the_theme_are_told(
+def test_colors_that_come_after_the_name_of_the_theme_are_told(
     open_page: Callable[..., Watched],
 ) -> None:
     """As of a busy JupyterLab: a chart would stay white on a dark page."""
@@ -41,4 +41,4 @@ def test_colours_that_come_after_the_name_of_the_theme_are_told(
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
     wait_for(lambda: ground_of(page) == [True, WHITE], "the name of the theme", 20)
     page.add_style_tag(url=LATE)
-    wait_for(lambda: ground_of(page) == [True, DARK], "its colour", 20)
+    wait_for(lambda: ground_of(page) == [True, DARK], "its color", 20)

@@ -32,7 +32,7 @@ BEHIND = """(box) => {
   let place = box;
   while (place.parentElement && !seen(place)) place = place.parentElement;
   return getComputedStyle(place).backgroundColor;
-}"""  # the colour of what a page shows behind its charts
+}"""  # the color of what a page shows behind its charts
 SAVE = "() => window.jupyterapp.commands.execute('docmanager:save')"
 MOVED = """async (root) => {
   const name = (m) => [m.rank, m.peer, m.op, m.step, m.chunk, m.slot].join();

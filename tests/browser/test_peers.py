@@ -138,7 +138,7 @@ def test_the_scene_is_offered_where_replicas_mix(
 
 
 @pytest.mark.full
-def test_live_a_frozen_neighbour_is_waited_for(open_page: Callable[..., Watched]) -> None:
+def test_live_a_frozen_neighbor_is_waited_for(open_page: Callable[..., Watched]) -> None:
     run = wb.run(lenet(strategy="gossip", ranks=4, iterations=LONG, **RUNS["gossip"]))
     viewer = Viewer(open_page().page, run, 992)
     try:

@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 def dark(place: Locator) -> bool:
     """Return whether the ground that is seen there is dark."""
-    colour = place.evaluate("(node) => getComputedStyle(node).backgroundColor")
-    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) < 3 * 128
+    color = place.evaluate("(node) => getComputedStyle(node).backgroundColor")
+    return sum(int(part) for part in re.findall(r"\d+", color)[:3]) < 3 * 128
 
 
 # ---- limits, links, code

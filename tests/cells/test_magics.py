@@ -114,7 +114,7 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(notebook: Notebook) -> None
         messages = notebook.run(code)
         return printed(messages, "stderr") + error(messages)
 
-    assert "'four' is no ranks" in fault("%%ranks four\nrank")
+    assert "'four' does not name ranks" in fault("%%ranks four\nrank")
     assert "must be a whole number from 1 to 64" in fault("%%ranks 99\nrank")
     assert "line 2: '!ls' is for IPython; a %%ranks cell is plain Python" in fault("%%ranks 2\n!ls")
     assert "SyntaxError" in fault("%%ranks 2\ndef f(:\n    pass")
@@ -197,5 +197,5 @@ def test_what_stands_behind_the_magic_is_read(line: str, expected: Request) -> N
 
 @pytest.mark.parametrize("line", ["four", "-1", "4 --fast", "1-", "0;1", "4 4"])
 def test_anything_else_is_refused(line: str) -> None:
-    with pytest.raises(UsageError, match="is no ranks"):
+    with pytest.raises(UsageError, match="does not name ranks"):
         parse(line)

@@ -1,4 +1,4 @@
-"""Hierarchical all-reduce over hosts: every factorisation, over both transports, in one spawn."""
+"""Hierarchical all-reduce over hosts: every factorization, over both transports, in one spawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = (0, 1, 7, 9, 4097)
 GROUPS = {"halves": [0, 1, 4, 5], "one host": [0, 1, 2, 3], "one each": [3, 7], "uneven": [0, 1, 4]}
 
 
-def every_factorisation(rank: int, size: int) -> dict[str, Any]:
+def every_factorization(rank: int, size: int) -> dict[str, Any]:
     world: Any = dist.group.WORLD
     by_group = {"world": world.comm.levels}
     for name, members in GROUPS.items():
@@ -51,10 +51,10 @@ def every_factorisation(rank: int, size: int) -> dict[str, Any]:
     return by_group
 
 
-def test_every_factorisation_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
+def test_every_factorization_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
     env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
     by_rank = values(
-        every_factorisation,
+        every_factorization,
         8,
         timeout=120.0,
         env=lambda rank: {**env, "WORKBENCH_HOST": "ab"[rank // 4]},
@@ -102,7 +102,7 @@ def dealt_in_turn(rank: int, size: int) -> Any:
 
 
 def test_ranks_that_were_dealt_to_hosts_in_turn(tmp_path: Path) -> None:
-    """A host of three sends one whole, as it would if they were neighbours."""
+    """A host of three sends one whole, as it would if they were neighbors."""
     env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
     levels = values(dealt_in_turn, 6, env=lambda rank: {**env, "WORKBENCH_HOST": "ab"[rank % 2]})
     assert levels == [[3, 2]] * 6

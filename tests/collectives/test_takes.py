@@ -20,7 +20,7 @@ from workbench.user_code.source import Source, capture
 
 
 def pairs(comm: Any, x: Any) -> Any:
-    """Neighbours swap what they have: a sum of two."""
+    """Neighbors swap what they have: a sum of two."""
     other = x.clone()
     comm.exchange(x, to=comm.rank ^ 1, into=other, frm=comm.rank ^ 1)
     return x.add_(other)

@@ -55,7 +55,7 @@ def test_a_rank_s_place_says_at_which_level_it_differs(
         ((4, 2), [0, 1, 2, 3], (4, 1)),
         ((4, 2), [0, 4], (1, 2)),
         ((4, 2), [0, 1, 2, 4], (4,)),  # three and one: no hosts that are alike
-        ((4, 2), [0, 4, 1, 5], (4,)),  # not neighbours
+        ((4, 2), [0, 4, 1, 5], (4,)),  # not neighbors
         ((2, 2, 2), [0, 2, 4, 6], (1, 2, 2)),
         ((2, 2, 2), [0, 1, 2, 4, 5, 6], (3, 2)),  # racks are alike, hosts are not
         ((), range(8), ()),

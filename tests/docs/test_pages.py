@@ -37,7 +37,7 @@ def test_every_stored_figure_has_a_picture_beside_it(path: Path) -> None:
             assert PLOTLY not in kinds or kinds & {"image/svg+xml", "image/png"}, f"cell {at}"
 
 
-def test_what_an_output_brings_is_sanitised() -> None:
+def test_what_an_output_brings_is_sanitized() -> None:
     html = (
         '<table onclick="x()"><tr><td colspan="2">1 &lt; 2</td></tr></table>'
         "<script>alert(1)</script>"

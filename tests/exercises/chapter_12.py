@@ -72,7 +72,7 @@ def barrier(rank, size):
         dist.send(word, dst=other)
 
 
-def neighbours(rank, size):
+def neighbors(rank, size):
     word = torch.zeros(1)
     work = dist.isend(word, dst=(rank + 1) % size)
     dist.recv(torch.zeros(1), src=(rank - 1) % size)
@@ -110,6 +110,6 @@ def nothing(x, rank, size):
 ANSWERS = {
     "12.1": (swap, kept, ready_made),
     "12.2": (ring, around, listening_first),
-    "12.3": (barrier, neighbours, ready_made_barrier),
+    "12.3": (barrier, neighbors, ready_made_barrier),
     "12.4": (broadcast, flat, nothing),
 }

@@ -28,7 +28,7 @@ def test_hosts_as_people_type_them() -> None:
 @pytest.mark.parametrize(
     ("values", "field", "words"),
     [
-        ({"network.levels": "2 by 2"}, "network.levels", "are no hosts. Write ranks of a host x"),
+        ({"network.levels": "2 by 2"}, "network.levels", "does not name hosts. Write ranks of a"),
         ({"network.levels": "3 x 2"}, "network.levels", "are 6 ranks, and ranks=4. Such as 2 x 2"),
         ({"network.levels": "0 x 2"}, "network.levels", "every number is 1 or more"),
         ({"network.between": "1 ms"}, "network.between", "share a host, such as two hosts of four"),

@@ -25,7 +25,7 @@ from tests.launchers.test_other_launchers import (
 from tests.launchers.test_other_launchers import mark as mark
 from tests.processes import command
 from workbench.common.errors import PeerLost
-from workbench.launchers.mpiexec import flavour
+from workbench.launchers.mpiexec import flavor
 
 PROGRAM = OPEN_MPI / "bin" / "mpiexec"
 pytestmark = [
@@ -37,7 +37,7 @@ OPTIONS: dict[str, Any] = {"launcher": "mpiexec", "launcher_options": {"program"
 
 @pytest.mark.parametrize("law", LAWS)
 def test_losses_are_those_of_local_ranks(law: str, mark: str) -> None:
-    assert flavour(str(PROGRAM)) == "openmpi"
+    assert flavor(str(PROGRAM)) == "openmpi"
     exp = wb.Experiment(**SMALL | LAWS[law])
     run = wb.run(exp.replace(**OPTIONS))
     result = run.wait(300)

@@ -71,7 +71,7 @@ def segment() -> Iterator[Segment]:
 CASES: list[tuple[str, Any, nn.Module, int]] = [
     ("torch's own layers", Accuracy(), layers(), 1),
     ("dropout", Accuracy(), layers(nn.Dropout(0.5)), 2),
-    ("batch normalisation", Accuracy(), layers(nn.BatchNorm1d(6)), 2),
+    ("batch normalization", Accuracy(), layers(nn.BatchNorm1d(6)), 2),
     ("a user's own layer", Accuracy(), layers(AsksInSecret()), 2),
     ("a loss that writes to the output", Accuracy(in_place), layers(), 2),
     ("other samples", Others(), layers(), 2),

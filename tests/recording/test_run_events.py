@@ -203,7 +203,7 @@ def test_the_loss_rows_make_the_losses() -> None:
         assert mean == pytest.approx(loss, rel=1e-12)
 
 
-def test_collectives_are_labelled() -> None:
+def test_collectives_are_labeled() -> None:
     by_hand = of(trained(finished(**SMALL).events), kind="collective")
     assert {"0.weight", "11.bias"} <= set(by_hand["name"].cast(str))
     ddp = of(trained(finished(**{**SMALL, "strategy": "ddp"}).events), kind="collective")

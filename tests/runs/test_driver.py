@@ -233,13 +233,13 @@ def test_shutdown_ends_all() -> None:
 
 def test_two_runs_at_a_time_do_not_touch_each_other() -> None:
     alone = wb.run(lenet(iterations=20)).wait(timeout=60)
-    with started(ranks=2) as neighbour:
+    with started(ranks=2) as neighbor:
         first, second = (wb.run(lenet(iterations=20, strategy=s)) for s in ("data_parallel", "ddp"))
         for run in (first, second):
             assert run.wait(timeout=60).losses == pytest.approx(alone.losses, abs=1e-6)
             assert laws.check_events(run.events) == []
-        neighbour.kill(1)
-        error, _ = failure(neighbour)
+        neighbor.kill(1)
+        error, _ = failure(neighbor)
     assert isinstance(error, wb.PeerLost)
 
 

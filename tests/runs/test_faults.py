@@ -278,7 +278,7 @@ def test_how_long_a_message_is_awaited_is_told() -> None:
             time.sleep(0.5)
             return waits.height == 2 and run.store.now.filter(awaited).sort("rank").equals(waits)
 
-        until(both_wait_unchanged, what="both neighbours wait, each since one moment")
+        until(both_wait_unchanged, what="both neighbors wait, each since one moment")
         run.thaw(2)
 
 

@@ -84,7 +84,7 @@ def test_losses_are_those_of_training_that_nobody_interrupts() -> None:
     assert chaos._judge(run.experiment, run, result) == ""
     result.losses[6] *= 1 + 1e-9
     assert re.match(
-        r"the loss of iteration 7 is .* in one process that nobody interrupts",
+        r"the loss of iteration 7 is .* in one uninterrupted process",
         chaos._judge(run.experiment, run, result),
     )
 

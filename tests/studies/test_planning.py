@@ -69,7 +69,7 @@ def test_what_cannot_be_planned_is_refused_in_words() -> None:
         wb.plan("allreduce", "ring", ranks=4, nbytes=400)
     with pytest.raises(wb.SpecError, match="got 4 ranks, root 4"):
         wb.plan("broadcast", "flat", ranks=4, nbytes=400, root=4)
-    with pytest.raises(wb.SpecError, match="10 bytes are no whole number of elements of 4 bytes"):
+    with pytest.raises(wb.SpecError, match="10 bytes are not a whole number of elements of 4"):
         wb.plan("all_reduce", "ring", ranks=4, nbytes=10)
     with pytest.raises(wb.SpecError, match=r"levels \[4, 2\] make 8 ranks, not 6"):
         wb.plan("all_reduce", cost_model.hierarchical([4, 2]), ranks=6, nbytes=24)

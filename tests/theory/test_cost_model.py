@@ -215,7 +215,7 @@ def test_identities_of_bytes_and_steps() -> None:
 def test_errors_name_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"no algorithm 'rign'.*ring, naive, one_shot"):
         cost_model.steps("rign", 4)
-    with pytest.raises(ValueError, match="10 bytes are no whole number of elements of 4 bytes"):
+    with pytest.raises(ValueError, match="10 bytes are not a whole number of elements of 4 bytes"):
         cost_model.bytes_sent("ring", 4, 10)
     with pytest.raises(ValueError, match=r"no algorithm 'ring' of broadcast; it knows tree, flat$"):
         cost_model.steps("ring", 4, operation="broadcast")

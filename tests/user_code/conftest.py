@@ -1,4 +1,4 @@
-"""For tests of code that travels: files of the user's own, imported as a script's neighbour is."""
+"""For tests of code that travels: files of the user's own, imported as a script's neighbor is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Module = Callable[..., ModuleType]
 
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Module]:
-    """Write a file of the user's own and import it, as a script's neighbour is imported."""
+    """Write a file of the user's own and import it, as a script's neighbor is imported."""
     names: list[str] = []
 
     def make(text: str, name: str = "users_own") -> ModuleType:

@@ -37,9 +37,9 @@ def test_a_function_brings_functions_imports_and_constants_along(module: Module)
             table = Ordered(TABLE)
             return sum(map(lambda y: y + math.pi, inner(np.asarray(x)))), table, join("a", "b")
     """)
-    travelling = capture(users_module.outer)
-    assert "UNUSED" not in travelling.code and "import numpy as np" in travelling.code
-    moved = travelling.load()
+    traveling = capture(users_module.outer)
+    assert "UNUSED" not in traveling.code and "import numpy as np" in traveling.code
+    moved = traveling.load()
     assert moved is not users_module.outer and moved([1, 2]) == users_module.outer([1, 2])
 
 

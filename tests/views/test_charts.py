@@ -37,14 +37,14 @@ def test_an_empty_chart_has_its_axes_and_says_what_will_come(name: str, theme: s
     assert [len(trace.x) for trace in figure.data] == [0] * len(figure.data)
 
 
-def test_colours_are_the_stages() -> None:
+def test_colors_are_the_stages() -> None:
     for theme, comm in (("light", "#cd6602"), ("dark", "#fb8f03")):
         chart = figures.figure(Store.from_frame(two_ranks()), "communication", theme)
         assert [trace.name for trace in chart.data] == ["computing", "communication and waiting"]
         assert chart.data[1].line.color == comm == tokens(theme)["comm"]
         assert comm in chart.layout.annotations[0].text  # the title is the key
     with pytest.raises(ValueError, match="must be 'light' or 'dark'"):
-        tokens("grey")
+        tokens("gray")
 
 
 def test_an_iteration_during_which_the_ranks_were_held_flattens_no_chart() -> None:

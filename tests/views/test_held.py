@@ -52,7 +52,7 @@ def test_the_curve_is_what_was_held_and_the_model_s_part_of_it() -> None:
     assert of_rank_1["end_ns"][2] == 21
 
 
-def test_unsharded_is_parameters_gradients_and_the_optimiser_s_state(run: wb.Run) -> None:
+def test_unsharded_is_parameters_gradients_and_the_optimizer_s_state(run: wb.Run) -> None:
     shards_facts = json.loads(run.store.metadata["shards"])
     assert shards_facts["states"] == 2  # Adam's two means
     whole = sum(layer["bytes"] for layer in shards_facts["layers"])

@@ -128,7 +128,7 @@ def test_it_is_offered_live_and_only_where_replicas_mix(run: wb.Run) -> None:
 def test_the_chart_is_logarithmic_where_a_theory_foretells_a_fall(run: wb.Run) -> None:
     drawn = figure(run.store, MIXED)
     assert [trace.name for trace in drawn.data][-1] == "mixing alone"
-    # Of three in a ring everybody is a neighbour: one mixing leaves nothing.
+    # Of three in a ring everybody is a neighbor: one mixing leaves nothing.
     facts = json.loads(run.store.metadata["peers"])
     assert drawn.layout.yaxis.type == ("log" if facts["rate"] and facts["rate"] > 0 else None)
     draw = np.random.default_rng(0)

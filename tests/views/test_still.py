@@ -54,7 +54,7 @@ def test_an_outlier_is_not_shown_for_the_calls_that_it_is_one_of() -> None:
 
 
 def test_a_picture_has_a_chunk_for_each_link_where_there_is_such_a_moment() -> None:
-    """A rank may send its next chunk before its neighbour has taken the one ahead of it."""
+    """A rank may send its next chunk before its neighbor has taken the one ahead of it."""
     events = table(ring_call(0, 10**12))
     p = pl.col
     early = p("start_ns") - pl.when((p("kind") == "send") & (p("rank") == 1)).then(30 * MICRO)

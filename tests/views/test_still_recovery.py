@@ -51,7 +51,7 @@ def test_a_restore_is_orange_where_something_was_received(received: bool) -> Non
 
 
 @pytest.mark.parametrize("received", [(True, True), (False, True), (False, False)])
-def test_every_colour_of_a_phase_is_in_the_key(received: tuple[bool, bool]) -> None:
+def test_every_color_of_a_phase_is_in_the_key(received: tuple[bool, bool]) -> None:
     rows = tuple((f"rank {rank} joined", (1.0, 2.0, 2.5, 2.75, 3.0)) for rank in (1, 2))
     root = ET.fromstring(f"<svg>{''.join(marks(Waterfall(rows, '', 0, received)))}</svg>")
     boxes = [*root.iter("rect")]

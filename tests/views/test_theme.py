@@ -1,6 +1,6 @@
-"""The colours of theme.css: told apart in both grounds, also by the colour-blind; read on them.
+"""The colors of theme.css: told apart in both grounds, also by the color-blind; read on them.
 
-Distances are those of CIELAB (dE 76), also after a simulation of what the colour-blind see:
+Distances are those of CIELAB (dE 76), also after a simulation of what the color-blind see:
 Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision
 Deficiency", IEEE TVCG 15(6), 2009, severity 1.
 """
@@ -105,6 +105,6 @@ def test_marks_stand_out_of_their_ground_and_inks_can_be_read(ground: str) -> No
         assert contrast(name, "ground", ground) >= 4.5, name
 
 
-def test_the_stills_have_the_colours_of_the_pages() -> None:
+def test_the_stills_have_the_colors_of_the_pages() -> None:
     assert list(HUES) == [TOKENS[name][0] for name in RANKS]
     assert list(ON_DARK) == [k for k in range(8) if TOKENS[f"on-s{k}"][0] == "#fff"]

@@ -31,8 +31,8 @@ CHARTS: Mapping[str, Chart] = {
         "frame %{x:,.0f}: %{y:.3g}", least=None,
     ),
     "frames": Chart(
-        "Frames", "seconds", "frames a second, all actors", (("ink", LINE),),
-        "%{x:.1f} s: %{y:,.0f} a second", ",.0f",
+        "Frames", "seconds", "frames per second, all actors", (("ink", LINE),),
+        "%{x:.1f} s: %{y:,.0f} per second", ",.0f",
     ),
     "ages": Chart(
         "Age of policies", "seconds", "updates", (("ink", LINE), ("comm", LINE)),
@@ -88,7 +88,7 @@ def _frames(columns: pl.DataFrame) -> list[Trace]:
 
 def _frames_caption(columns: pl.DataFrame) -> str:
     recent = columns["frames_per_s"].tail(-(-columns.height // 5)).to_numpy().mean()
-    return f"{recent:,.0f} frames a second"
+    return f"{recent:,.0f} frames per second"
 
 
 def _ages(columns: pl.DataFrame) -> list[Trace]:

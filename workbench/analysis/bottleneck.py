@@ -20,7 +20,7 @@ from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
 from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
 from workbench.experiment.stored import settings
 
-LITTLE = 0.15  # of the time: what costs less is no bottleneck
+LITTLE = 0.15  # of the time: what costs less is not a bottleneck
 MAIN = 0.5  # of a part: whose doing so much is, is named
 TIMES = 1.4  # so many times the others' computing makes a straggler
 COVERED = 0.6  # of the time: where less is known of it, nothing is advised

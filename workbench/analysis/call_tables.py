@@ -1,7 +1,7 @@
 """Tables of collective calls, of ranks' parts in them, and of waits.
 
 Times are milliseconds; those of moments count from the run's first recorded event. Groups of
-metrics and of control are no training and left out, but for grants, which a worker waits for.
+metrics and of control do not train and are left out, but for grants, which a worker waits for.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def waits(events: pl.DataFrame | pl.LazyFrame, iteration: int | None = None) -> 
     name = p("collective").cast(pl.String)
     what = pl.when(grants).then(pl.lit("grant")).when(name == "p2p").then(pl.lit("message"))
     came = parts(events).select(*CALL, peer="rank", came="start_ns")
-    # Who never came to a call was late for as long as it was waited for.
+    # A rank that never came to a call was late for as long as the others waited for it.
     until = pl.min_horizontal(p("came").fill_null(p("end_ns")), "end_ns")
     late = pl.when(~p("what").is_in(["grant", "message"])).then(
         (until - p("start_ns")).clip(0) * 1e-6

@@ -28,7 +28,7 @@ FLATTENS = 8  # times as high as the others: such points flatten them
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart's looks; ``lines``: (colour token, how Plotly draws it) for each line."""
+    """A chart's looks; ``lines``: (color token, how Plotly draws it) for each line."""
 
     title: str
     x: str
@@ -48,7 +48,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Cell:
-    """A chart with what it shows now; ``looks``, where given, in place of the chart's lines.
+    """A chart with what it shows now; ``looks``, where given, instead of the chart's lines.
     ``until``: where its x axis ends; None: where the points do. ``most``: the same of its y axis,
     where few points are so high that they would flatten all others.
     """
@@ -124,7 +124,7 @@ CHARTS: Mapping[str, Chart] = {
     "overhead": Chart(
         "Recording",
         "seconds",
-        "events a second",
+        "events per second",
         (("ink", LINE), ("comm", _ASIDE)),
         "%{x:.1f} s: %{y:,.0f}",
         ",.0f",
@@ -202,7 +202,7 @@ def titled(title: str, words: str) -> str:
 
 @cache
 def tokens(theme: str) -> Mapping[str, str]:
-    """Return the view's colours by token, and its font, from its style sheet."""
+    """Return the view's colors by token, and its font, from its style sheet."""
     if theme not in ("light", "dark"):
         raise SpecError(f"theme = {theme!r}: must be 'light' or 'dark'")
     text, at = stylesheet(), ("light", "dark").index(theme)

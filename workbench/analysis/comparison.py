@@ -81,7 +81,7 @@ RETURNED: Mapping[str, tuple[str, Chart]] = {  # the axes where returns are show
 def compared(
     curves: Curves, theme: str = "light", by: Sequence[str] = (), smooth: int | None = 1
 ) -> list[Cell]:
-    """Return a chart per axis, with a colour and a dash for each label.
+    """Return a chart per axis, with a color and a dash for each label.
 
     ``by``: of AXES (of RETURNED, where each curve has returns); by default those that add
     something.
@@ -181,7 +181,7 @@ def key_words(groups: Mapping[str, Sequence[Curve]], over: int) -> list[str]:
 
 
 def line_key(labels: Sequence[str], theme: str = "light") -> dict[str, tuple[str, str]]:
-    """Return the colour and the SVG dash array of each label's line, for a key."""
+    """Return the color and the SVG dash array of each label's line, for a key."""
     looks = _looks(dict.fromkeys(labels, ()), theme)
     return {
         label: (line["line"]["color"], DASH_ARRAYS[line["line"]["dash"]])
@@ -193,12 +193,12 @@ def _looks(groups: Mapping[str, Sequence[Curve]], theme: str) -> dict[str, list[
     """Return the line styles of each label: the two edges of its band, and its line."""
     ink, result = tokens(theme), {}
     for number, label in enumerate(groups):
-        colour = ink[f"s{number % 8}"]
+        color = ink[f"s{number % 8}"]
         dash = DASHES[number % len(DASHES)]
-        r, g, b = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        r, g, b = (int(color[at : at + 2], 16) for at in (1, 3, 5))
         edge: dict[str, Any] = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         band = {"fill": "tonexty", "fillcolor": f"rgba({r},{g},{b},0.16)"}
-        line = LINE | {"line": {"color": colour, "dash": dash, "width": 2}}
+        line = LINE | {"line": {"color": color, "dash": dash, "width": 2}}
         result[label] = [edge, edge | band, line]
     return result
 

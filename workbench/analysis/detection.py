@@ -6,7 +6,7 @@ or of the user. What was noticed are the ``detect`` rows.
     found        a row names the rank, or the link's end, while the fault lasts or soon after
     missed       nothing did, although it is looked for
     not looked   a freeze stops the clocks of the run, a slow rank is not lost, a link that is cut
-                 for less than two seconds is used again, a rank that joins is no loss (it is found
+                 for less than two seconds is used again, a rank that joins is not lost (it is found
                  as it arrives), one that is told to go in the last iteration leaves with all
                  others, one that is told twice leaves once, one that is killed before it leaves is
                  found as killed, a share is not looked at where its iteration is given up and its
@@ -15,7 +15,7 @@ or of the user. What was noticed are the ``detect`` rows.
                  end passes from rank to rank; a kill or a minibatch is of the rank that a fault
                  struck, and so is a replica, unless there is no majority to tell which it is
 
-That a peer is late because it computes, or has no core, is no alarm: it is so.
+That a peer is late because it computes, or has no core, is not an alarm: it is so.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LOST = ("killed", "exited", "ended", "left", "lost", "evicted")
 ENDS = ("kill", "preempt", "remove", "fail to start")  # faults that end a rank
 NOTICES = ("preempt", "remove")  # the faults that let a rank finish its iteration first
 LEFT = "preempted"  # what a rank writes that had a notice, as it goes
-# Who joins, began late or is late (for want of a core, say), and data that cannot be read for a
-# while: no fault.
+# A rank that joins, began late or is late (for want of a core, say), and data that cannot be read
+# for a while: no fault.
 # Not of ranks that failed: some come or wait, and a host may be cut off from the driver alone.
 COME = (
     *("arrived", "absent", "left out", "data source down", "data source back"),

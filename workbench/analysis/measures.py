@@ -61,7 +61,7 @@ def way(exp: Experiment) -> str:
         return name_of(schedule) if named else "grid"
     if exp.strategy == servers.STRATEGY:
         return name_of(exp.options.get("consistency", "bsp"))
-    if traits.messages in ("collectives", "neighbours"):
+    if traits.messages in ("collectives", "neighbors"):
         return ""  # no all-reduce, whose algorithm it would be
     if exp.strategy == "elephas":
         return f"{exp.options.get('mode', 'asynchronous')}, {exp.options.get('frequency', 'epoch')}"
@@ -312,7 +312,7 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "accuracy": ("accuracy", "{:.1%}".format),
     "score": ("return of the trained network, mean of 20 episodes", "{:.3g}".format),
     "return_end": ("return while training, mean of the last 20 episodes", "{:.3g}".format),
-    "frames_per_s": ("frames a second, all actors", "{:,.0f}".format),
+    "frames_per_s": ("frames per second, all actors", "{:,.0f}".format),
     "sample_age": ("age of what is learned from, mean, updates", "{:,.1f}".format),
     "policy_lag": ("updates that a pull of an actor brings, mean", "{:,.1f}".format),
     "wall_seconds": ("time, s", "{:.2f}".format),
@@ -347,7 +347,7 @@ MEASURES: Mapping[str, tuple[str, Write]] = {
     "bytes_between": ("sent to other hosts by the busiest rank", _size),
 }
 ALWAYS = ("state", "loss", "accuracy", "wall_seconds")  # said even where nothing is known
-WORDS = ("state", "strategy", "algorithm", "recovery")  # measures that are no numbers
+WORDS = ("state", "strategy", "algorithm", "recovery")  # measures that are not numbers
 
 
 def beside(runs_by_value: Mapping[str, Sequence[Mapping[str, Any]]]) -> pl.DataFrame:

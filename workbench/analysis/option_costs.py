@@ -39,15 +39,15 @@ def against(
         mean, least, most = (
             known[f"{measure}{part}"].to_numpy()[order] for part in ("", "_least", "_most")
         )
-        colour = ink[LOOKS[number % len(LOOKS)]]
+        color = ink[LOOKS[number % len(LOOKS)]]
         reach = {"array": most - mean, "arrayminus": mean - least, "symmetric": False}
         traces.append(Trace(words, x[order], mean))
         looks.append(
             {
                 "mode": "lines+markers",
-                "line": {"color": colour, "width": 2},
-                "marker": {"color": colour, "size": 7},
-                "error_y": {**reach, "color": colour, "thickness": 1, "visible": True},
+                "line": {"color": color, "width": 2},
+                "marker": {"color": color, "size": 7},
+                "error_y": {**reach, "color": color, "thickness": 1, "visible": True},
             }
         )
     far = numbers and len(x) > 1 and x.min() > 0 and x.max() > FAR * x.min()
@@ -58,7 +58,7 @@ def against(
     across |= {"type": "log"} if far else {} if numbers else {"type": "category"}
     chart = Chart(f"Against {option}", option, "", (), "%{x}: %{y:.4g}", across=across)
     inks = [ink[LOOKS[number % len(LOOKS)]] for number in range(len(traces))]
-    marks = [f'<span style="color:{colour}">■</span>' for colour in inks]
+    marks = [f'<span style="color:{color}">■</span>' for color in inks]
     return Cell(chart, titled(chart.title, caption(traces, option, marks)), "", traces, looks=looks)
 
 

@@ -68,7 +68,7 @@ def _lines(name: str, columns: pl.DataFrame) -> list[tuple[str, str, str]]:
             ]
         case "overhead":
             return [
-                ("events a second", "seconds", "events_per_s"),
+                ("events per second", "seconds", "events_per_s"),
                 ("ns a record", "seconds", "record_ns"),
             ]
     return [(name, "iteration", name)]

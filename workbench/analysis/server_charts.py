@@ -169,12 +169,12 @@ def _stairs(steps: pl.DataFrame, begin: float, end: float) -> tuple[np.ndarray, 
     return x, y
 
 
-def _step(colour: str, width: float) -> dict[str, Any]:
-    return {"mode": "lines", "line": {"color": colour, "width": width, "shape": "hv"}}
+def _step(color: str, width: float) -> dict[str, Any]:
+    return {"mode": "lines", "line": {"color": color, "width": width, "shape": "hv"}}
 
 
 def _clocks_caption(
-    columns: pl.DataFrame, limit: int | None, colours: Sequence[tuple[int, str]]
+    columns: pl.DataFrame, limit: int | None, colors: Sequence[tuple[int, str]]
 ) -> str:
     steps = columns.filter(pl.col("what") == "worker")
     if not steps.height:
@@ -182,9 +182,9 @@ def _clocks_caption(
     top = int(steps["clock"].to_numpy().max())
     part = f"the fastest's newest {NEWEST} iterations, " if top > NEWEST else ""
     wall = "no wall" if limit is None else f"wall {limit} ahead of the slowest"
-    if len(colours) > NAMED:
+    if len(colors) > NAMED:
         return f"{part}{wall}, dotted: waits"
-    marks = " ".join(f'<span style="color:{colour}">━</span> {w}' for w, colour in colours)
+    marks = " ".join(f'<span style="color:{color}">━</span> {w}' for w, color in colors)
     return f"{part}{wall}, dotted: waits · {marks}"
 
 

@@ -44,11 +44,11 @@ def cell(columns: pl.DataFrame, theme: str = "light") -> Cell:
     traces, looks = [], []
     for at, rank in enumerate(ranks):
         of_rank = columns.filter(p("rank") == rank)
-        colour = ink[f"s{(rank if len(tops) <= NAMED else at) % 8}"]
+        color = ink[f"s{(rank if len(tops) <= NAMED else at) % 8}"]
         traces.append(
             Trace(f"rank {rank}", of_rank["seconds"].to_numpy(), of_rank["model"].to_numpy())
         )
-        looks.append(LINE | {"line": {"width": 1.5, "shape": "hv", "color": colour}})
+        looks.append(LINE | {"line": {"width": 1.5, "shape": "hv", "color": color}})
     whole = columns["unsharded"][0]
     if whole is not None:
         span = columns["seconds"].to_numpy()

@@ -1,7 +1,7 @@
 """The curve "held": what each rank of a sharded model holds, and its rows.
 
 Ranks of FSDP write down what they hold as it changes, activations among it ("held" and
-"activations" rows). Theory: a rank that kept all parameters, gradients and the optimiser's state.
+"activations" rows). Theory: a rank that kept all parameters, gradients and the optimizer's state.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ ALIKE = 1.02  # stages whose times differ by less have no slowest one
 NAMED = 8  # ranks: of more no title names them
 EMPTY = "appears with a pipeline's first iteration"
 NO_MEMORY = "appears with the first iteration"
-# Why a stage idles: a column of the curve -> words, the colour's token, and the hatch, which are
+# Why a stage idles: a column of the curve -> words, the color's token, and the hatch, which are
 # those of the pipeline's picture.
 IDLE = {
     "warm_up": ("warm-up and drain", "edge", "/"),
@@ -89,9 +89,9 @@ def cell(name: str, columns: pl.DataFrame, theme: str = "light") -> Cell:
     return Cell(chart, titled(chart.title, words), chart.y, _TRACES[name](columns))
 
 
-def _mark(colour: str, look: Mapping[str, Any]) -> str:
+def _mark(color: str, look: Mapping[str, Any]) -> str:
     sign = "◆" if look is _MARK else "┅" if look is _PLAN else "■"
-    return f'<span style="color:{colour}">{sign}</span>'
+    return f'<span style="color:{color}">{sign}</span>'
 
 
 def _names(column: pl.Series) -> Numbers:
@@ -174,14 +174,14 @@ def _activations(columns: pl.DataFrame, ink: Mapping[str, str]) -> Cell:
     traces, looks = [], []
     ranks = sorted(held["rank"].unique())
     for rank in ranks:
-        of_rank, colour = held.filter(p("rank") == rank), ink[f"s{rank % 8}"]
+        of_rank, color = held.filter(p("rank") == rank), ink[f"s{rank % 8}"]
         x = of_rank["seconds"].to_numpy()
         traces.append(Trace(f"rank {rank}", x, of_rank["value"].to_numpy()))
-        looks.append(LINE | {"line": {"width": 2, "shape": "hv", "color": colour}})
+        looks.append(LINE | {"line": {"width": 2, "shape": "hv", "color": color}})
         most = of_rank["most"][0]
         if most is not None:
             traces.append(Trace("", x[[0, -1]], np.array([most, most], float)))
-            looks.append(_PLAN | {"line": {"width": 1.5, "dash": "dot", "color": colour}})
+            looks.append(_PLAN | {"line": {"width": 1.5, "dash": "dot", "color": color}})
     words = _activations_caption(columns, ink) if ranks else EMPTY
     return Cell(chart, titled(chart.title, words), chart.y, traces, looks=looks)
 

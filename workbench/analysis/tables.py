@@ -1,7 +1,7 @@
 """Tables of a run that are asked for again and again: bytes, iterations, metrics, a queue.
 
 Times are milliseconds; those of moments count from the run's first recorded event. Groups of
-metrics and of control are no training and left out.
+metrics and of control do not train and are left out.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def queue(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 def _blockers(table: pl.DataFrame) -> pl.Series:
     """Return for each push the workers whose updates ran at its server while it waited.
 
-    A server makes one update after the other: those of a time are neighbours in its list.
+    A server makes one update after the other: those of a time are neighbors in its list.
     """
     rows = table.select(
         "server",

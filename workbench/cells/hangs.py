@@ -88,7 +88,7 @@ def lasts(
     ``before_ns``.
 
     A receive is older than the rank's wait for it where it was posted ahead, and on busy cores a
-    rank may not have taken what its peer sent last.
+    rank might not have taken its peer's last message yet.
     """
     if (peer_left_ns := left_ns.get(wait.peer)) is not None and peer_left_ns >= before_ns:
         return False

@@ -73,7 +73,7 @@ def parse(line: str) -> Request:
     if _ONE.fullmatch(rest):
         return Request(size=int(rest), **options)
     if rest and not _SOME.fullmatch(rest):
-        raise UsageError(f"%%ranks {line.strip()}: {rest!r} is no ranks. {_USAGE}")
+        raise UsageError(f"%%ranks {line.strip()}: {rest!r} does not name ranks. {_USAGE}")
     some = set[int]()
     for part in filter(None, map(str.strip, rest.split(","))):
         first, _, last = part.partition("-")

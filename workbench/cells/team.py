@@ -5,8 +5,8 @@
 
 Each has ``rank``, ``world_size``, ``torch`` and ``dist`` at hand, the process group made over the
 backend "workbench", and keeps its variables. What the ranks send each other is recorded as in a
-Run, so that pages show it and change it. After a cell that failed somewhere the group is made anew:
-messages that were not received must not meet the next cell.
+Run, so that pages show it and change it. After a cell that failed somewhere the group is made
+again: messages that were not received must not meet the next cell.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 Listener = Annotated[Tell, a_function]
 PATIENCE = "10 min"  # without progress, until a wait of a cell is an error
 ANEW = "The process group was made anew: generation {}."
-BARE_ANEW = "Process groups that there were have been ended: make yours anew."
+BARE_ANEW = "The process groups that existed have been ended: make yours again."
 JOINING = 40.0  # seconds for all ranks to form a group
 
 
@@ -376,7 +376,7 @@ def _let_go(members: dict[int, Member], collector: Collector) -> None:
 
 
 def _refuse_in_the_web() -> None:
-    """Raise if called from a page of a web app, whose visitors may never run code."""
+    """Raise if called from a page of a web app, whose visitors must not run code."""
     panel = sys.modules.get("panel")
     document = panel.state.curdoc if panel is not None else None
     if document is not None and document.session_context is not None:

@@ -169,7 +169,7 @@ class Saver:
             if first:
                 self._commit(present, ranks, iteration)
         except (OSError, KeyError, TypeError, ValueError, WorkbenchError) as error:
-            # The first rank removes what another waits to write into: that is no cause.
+            # The first rank removes what another waits to write into: not a cause.
             removed = isinstance(error, FileNotFoundError) and self._folder.exists()
             if not removed and not isinstance(error, AnotherRankFailed):
                 self.problem = f"checkpoint after iteration {iteration}: {error}"

@@ -172,7 +172,7 @@ class Costs:
                 facts["source"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"these are no costs: {error!r}") from None
+            raise ValueError(f"these are not costs: {error!r}") from None
 
 
 def slow_down(machine: Machine, times: float) -> Machine:

@@ -1,6 +1,6 @@
 """One rank of a group computes the choice of "auto", and the others take it over.
 
-Every rank would come to the same choice by itself (choose.py), but for many ranks that takes a
+Every rank would come to the same choice by itself (choose.py), but for many ranks that takes one
 second, and all of them share the cores. So the first rank that needs a size announces in the
 group's store that it computes the choice, and then the result. No rank depends on it: one that has
 waited too long computes it too.

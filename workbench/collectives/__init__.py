@@ -18,7 +18,7 @@ A file that cannot take every number of ranks has ``takes(p) -> str``: "", or wh
 and so may a function (``f.takes = ...``): then it is refused before anything starts. An algorithm
 for hosts reads ``comm.levels`` (common/topology.py; () where nothing is known of them).
 A user's own all-reduce takes ``(comm, x)``, with ``x`` a flat tensor, and returns the sum or leaves
-it in ``x``. Names that begin with an underscore are no algorithms.
+it in ``x``. Names that begin with an underscore are not algorithms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any number of ranks for algorithms that want a power of two: some fold into a neighbour first.
+"""Any number of ranks for algorithms that want a power of two: some fold into a neighbor first.
 
 m is the largest power of two in p. Of the first 2·(p-m) ranks each even one gives all it has to the
 odd one after it, sits out, and gets the outcome in the end. The m that remain have places 0 .. m-1.
@@ -19,7 +19,7 @@ class Folded(NamedTuple):
     p: int
     m: int
     place: int  # among the m; -1 for a rank that sits out
-    neighbour: int  # the rank with which this one folds; -1 for none
+    neighbor: int  # the rank with which this one folds; -1 for none
 
     @property
     def first_step(self) -> int:

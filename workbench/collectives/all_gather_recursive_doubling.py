@@ -4,7 +4,7 @@ Paper  Thakur, Rabenseifner & Gropp, "Optimization of collective communication o
        MPICH", IJHPCA 19(1), 2005. doi:10.1177/1094342005051521
 Cost   T = lg p·α + (p-1)/p·n·β                                  [seconds]
        p ranks, a power of two, n bytes gathered; α s/message, β s/byte sent. Otherwise some fold
-       into a neighbour first, and get all from it last, (p-1)/p·n.
+       into a neighbor first, and get all from it last, (p-1)/p·n.
 Walk   p=4: 0↔1 2↔3 exchange one chunk each, then 0↔2 1↔3 two. Chunk c is what rank c has.
 """
 
@@ -28,19 +28,19 @@ def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:
     here = fold(me, p)
     step, distance, last = here.first_step, 1, here.first_step + here.m.bit_length() - 1
     if here.place < 0:
-        comm.send(chunks[me], to=here.neighbour, step=0, chunk=me, phase="fold")
+        comm.send(chunks[me], to=here.neighbor, step=0, chunk=me, phase="fold")
         for c in (c for c in range(p) if c != me):
-            comm.recv(chunks[c], frm=here.neighbour, step=last, chunk=c, phase="unfold")
+            comm.recv(chunks[c], frm=here.neighbor, step=last, chunk=c, phase="unfold")
         return
-    if here.neighbour >= 0:
-        c = here.neighbour
+    if here.neighbor >= 0:
+        c = here.neighbor
         comm.recv(chunks[c], frm=c, step=0, chunk=c, phase="fold")
 
     def block(place: int) -> list[int]:
         """Return the chunks that this place has by now: its block's, and those folded in."""
         first = place // distance * distance
         owners = [fold(here.rank(v), p) for v in range(first, first + distance)]
-        both = [(one.neighbour, here.rank(one.place)) for one in owners]
+        both = [(one.neighbor, here.rank(one.place)) for one in owners]
         return [c for pair in both for c in pair if c >= 0]
 
     while distance < here.m:
@@ -57,6 +57,6 @@ def all_gather(comm: Communicator, x_n: Any, into_N: Any) -> None:
             phase="all_gather",
         )
         step, distance = step + 1, 2 * distance
-    if here.neighbour >= 0:
-        for c in (c for c in range(p) if c != here.neighbour):
-            comm.send(chunks[c], to=here.neighbour, step=last, chunk=c, phase="unfold")
+    if here.neighbor >= 0:
+        for c in (c for c in range(p) if c != here.neighbor):
+            comm.send(chunks[c], to=here.neighbor, step=last, chunk=c, phase="unfold")

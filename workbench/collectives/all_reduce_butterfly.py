@@ -4,7 +4,7 @@ Paper  Thakur, Rabenseifner & Gropp, "Optimization of collective communication o
        MPICH", IJHPCA 19(1), 2005. doi:10.1177/1094342005051521
 Cost   T = lg p·(α + n·β + n·γ)                                  [seconds]
        p ranks, a power of two, n bytes; α s/message, β s/byte sent, γ s/byte added. Otherwise some
-       fold into a neighbour first and unfold last: α + n·β + n·γ and α + n·β more.
+       fold into a neighbor first and unfold last: α + n·β + n·γ and α + n·β more.
 Walk   p=4: 0↔1 2↔3, then 0↔2 1↔3. After step k each rank has the sum of a block of 2^(k+1) ranks,
        and both partners add the same two sums, the lower block's first: they get the same bits.
 """
@@ -26,11 +26,11 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     here = fold(comm.rank, comm.size)
     step, distance, last = here.first_step, 1, here.first_step + here.m.bit_length() - 1
     if here.place < 0:
-        comm.send(x_N, to=here.neighbour, step=0, chunk=0, phase="fold")
-        comm.recv(x_N, frm=here.neighbour, step=last, chunk=0, phase="unfold")
+        comm.send(x_N, to=here.neighbor, step=0, chunk=0, phase="fold")
+        comm.recv(x_N, frm=here.neighbor, step=last, chunk=0, phase="unfold")
         return x_N
-    if here.neighbour >= 0:
-        comm.recv(x_N, frm=here.neighbour, reduce=reduce, step=0, chunk=0, phase="fold")
+    if here.neighbor >= 0:
+        comm.recv(x_N, frm=here.neighbor, reduce=reduce, step=0, chunk=0, phase="fold")
     while distance < here.m:
         partner = here.rank(here.place ^ distance)
         comm.exchange(
@@ -45,6 +45,6 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
             before=partner < comm.rank,
         )
         step, distance = step + 1, 2 * distance
-    if here.neighbour >= 0:
-        comm.send(x_N, to=here.neighbour, step=last, chunk=0, phase="unfold")
+    if here.neighbor >= 0:
+        comm.send(x_N, to=here.neighbor, step=last, chunk=0, phase="unfold")
     return x_N

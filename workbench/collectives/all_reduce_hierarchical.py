@@ -5,7 +5,7 @@ Source the ring's (Patarasuk & Yuan, JPDC 69(2), 2009), a level at a time, as in
        and in BlueConnect (Cho et al., MLSys 2019).
 Cost   T = 2·Σ(pᵢ-1)·α + 2·(p-1)/p·n·β + (p-1)/p·n·γ             [seconds]
        p = Πpᵢ ranks, n bytes; α s/message, β s/byte sent, γ s/byte added: the ring's bytes in fewer
-       steps, for every factorisation.
+       steps, for every factorization.
 Walk   p=8 as levels (4, 2), two hosts of four ranks. Rank r has place r mod 4 inside its host. A
        ring in each host reduce-scatters: rank r keeps a quarter, summed over its host. Then r and
        r+4 do the same with halves of that quarter, and back: the quarter is complete. Last, the

@@ -5,7 +5,7 @@ Paper  Thakur, Rabenseifner & Gropp, "Optimization of collective communication o
        MPICH", IJHPCA 19(1), 2005, section 4.5. doi:10.1177/1094342005051521
 Cost   T = 2·lg p·α + 2(p-1)/p·n·β + (p-1)/p·n·γ                 [seconds]
        p ranks, a power of two, n bytes; α s/message, β s/byte sent, γ s/byte added: the ring's
-       bytes in fewer messages. Otherwise some fold into a neighbour first and unfold last:
+       bytes in fewer messages. Otherwise some fold into a neighbor first and unfold last:
        α + n·β + n·γ and α + n·β more.
 Walk   p=4, chunks 0 1 2 3. Reduce-scatter: 0↔2 and 1↔3, each gives the half that the other keeps
        (0 and 1 keep chunks 0 1); then 0↔1 and 2↔3, after which rank r has the whole of chunk r.
@@ -32,13 +32,13 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
     last = step + 2 * (m.bit_length() - 1)
     if place < 0:
         for c in range(m):
-            comm.send(chunks[c], to=here.neighbour, step=0, chunk=c, phase="fold")
+            comm.send(chunks[c], to=here.neighbor, step=0, chunk=c, phase="fold")
         for c in range(m):
-            comm.recv(chunks[c], frm=here.neighbour, step=last, chunk=c, phase="unfold")
+            comm.recv(chunks[c], frm=here.neighbor, step=last, chunk=c, phase="unfold")
         return x_N
-    if here.neighbour >= 0:
+    if here.neighbor >= 0:
         for c in range(m):
-            comm.recv(chunks[c], frm=here.neighbour, reduce=reduce, step=0, chunk=c, phase="fold")
+            comm.recv(chunks[c], frm=here.neighbor, reduce=reduce, step=0, chunk=c, phase="fold")
 
     def swap(distance: int, give: range, take: range, reduce: str | None, phase: str) -> None:
         partner = here.rank(place ^ distance)
@@ -64,9 +64,9 @@ def all_reduce(comm: Communicator, x_N: Any, reduce: str = SUM) -> Any:
         has, lacks = _block(place, distance), _block(place ^ distance, distance)
         swap(distance, has, lacks, None, "all_gather")
         step, distance = step + 1, 2 * distance
-    if here.neighbour >= 0:
+    if here.neighbor >= 0:
         for c in range(m):
-            comm.send(chunks[c], to=here.neighbour, step=last, chunk=c, phase="unfold")
+            comm.send(chunks[c], to=here.neighbor, step=last, chunk=c, phase="unfold")
     return x_N
 
 

@@ -1,7 +1,7 @@
 """The errors that the workbench raises on purpose.
 
-A message says who, what, expected, received and what to do, for people. What code needs to know
-stands in fields: no code reads it out of a message.
+A message says for people which rank failed in which operation, what was expected and received, and
+what to do. Code reads fields instead, and never parses a message.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _of(folder: str | Path, splits: Sequence[str]) -> dict[str, tuple[np.ndarray
 
 def _file(place: Path, name: str, dimensions: int) -> np.ndarray:
     """Return the numbers of one file. Raises ValueError, which names the fault."""
-    # Some mirrors have a dot in place of the second hyphen.
+    # Some mirrors have a dot instead of the second hyphen.
     names = [name, name.replace("-idx", ".idx")]
     paths = [place / f"{one}{end}" for one in names for end in ("", ".gz")]
     path = next((path for path in paths if path.is_file()), None)
@@ -103,7 +103,7 @@ def _numbers(name: str, data: bytes, dimensions: int) -> np.ndarray:
     if len(data) < head or data[:4] != bytes((0, 0, UNSIGNED_BYTE, dimensions)):
         kind = "images" if dimensions == 3 else "labels"
         raise ValueError(
-            f"{name} is no IDX file of {kind}: it begins with {data[:4].hex(' ') or 'nothing'} "
+            f"{name} is not an IDX file of {kind}: it begins with {data[:4].hex(' ') or 'nothing'} "
             f"where 00 00 08 0{dimensions} is expected. Is it a page of a web site? Get it again"
         )
     shape = struct.unpack(f">{dimensions}I", data[4:head])

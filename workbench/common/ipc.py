@@ -29,7 +29,7 @@ def send(
     """Send one message; descriptors travel with its first byte."""
     head = frame(message, payload)
     sent = socket.send_fds(sock, [head], list(fds)) if fds else sock.send(head)
-    if sent < len(head):  # else the peer may have read it, and be gone: that is no error
+    if sent < len(head):  # else the peer may have read it, and be gone: not an error
         sock.sendall(head[sent:])
     if payload:
         sock.sendall(payload)
@@ -120,7 +120,7 @@ def _parsed(body: bytearray) -> dict[str, Any]:
     try:
         message = json.loads(bytes(body))
     except (ValueError, RecursionError) as error:
-        raise ConnectionError(f"a message is no JSON ({error}): not one of ours") from None
+        raise ConnectionError(f"a message is not JSON ({error}), so not one of ours") from None
     if not isinstance(message, dict):
         raise ConnectionError("a message is JSON without names: not one of ours")
     return message

@@ -1,5 +1,5 @@
 """JavaScript without what only readers of its source need: comments, indentation, spaces that part
-nothing. Strings, templates, regular expressions and licences stay as they are, and so does each
+nothing. Strings, templates, regular expressions and licenses stay as they are, and so does each
 line break at which a statement may end.
 """
 
@@ -15,7 +15,7 @@ _PIECE = re.compile(
 )
 _EXPRESSION = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*")
 _QUOTED = re.compile(r"(?:\\[\s\S]|(?!\$\{)[^`\\])*")  # of a template, up to its end or a value
-_LICENCE = re.compile("licen[cs]e", re.IGNORECASE)
+_LICENSE = re.compile("licen[cs]e", re.IGNORECASE)
 
 # A word before an expression; behind every other one a slash divides.
 _BEFORE_VALUES = frozenset(
@@ -32,7 +32,7 @@ def smaller(text: str) -> str:
     Raises ValueError where a string, template or expression has no end.
     """
     pieces: list[str] = []
-    before = ""  # the piece before, which is no space
+    before = ""  # the piece before, which is not a space
     space = ""  # what stood between: nothing, a space, a line break
     at = 0
     while at < len(text):
@@ -47,7 +47,7 @@ def smaller(text: str) -> str:
                 raise ValueError(f"a regular expression without an end: {text[at : at + 40]!r}")
             piece = expression[0]
         at += len(piece)
-        if kind == "space" or (kind == "comment" and not _LICENCE.search(piece)):
+        if kind == "space" or (kind == "comment" and not _LICENSE.search(piece)):
             space = "\n" if "\n" in piece or space == "\n" else " "
             continue
         if kind == "comment":

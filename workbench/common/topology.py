@@ -65,7 +65,7 @@ def of_hosts_in_turn(hosts: Sequence[Hashable]) -> Levels:
 
 
 def even_blocks(blocks: Sequence[Hashable]) -> int:
-    """Return the length of each block of neighbours; 0 if lengths differ or blocks are split."""
+    """Return the length of each block of neighbors; 0 if lengths differ or blocks are split."""
     runs = [(block, len([*run])) for block, run in groupby(blocks)]
     sizes = {size for _, size in runs}
     return sizes.pop() if len(sizes) == 1 and len({block for block, _ in runs}) == len(runs) else 0

@@ -7,7 +7,7 @@ import warnings
 
 
 def warn_user(words: str) -> None:
-    """Warn at the nearest caller that is no module of the workbench; in a thread of the
+    """Warn at the nearest caller that is not a module of the workbench; in a thread of the
     workbench's own that is where the thread begins.
     """
     level, frame = 1, sys._getframe()

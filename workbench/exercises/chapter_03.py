@@ -35,7 +35,7 @@ def asleep(answer: float) -> list[Finding]:
     words = f"30 to {10 * (ahead + 1)} ms: others came {ahead} iterations ahead and stopped there"
     why = "Each of the others may do three iterations more than the server got of the sleeper."
     ok = 30 <= answer <= 10 * (ahead + 1)
-    return [Finding("milliseconds until somebody notices", ok, words, f"{answer:g}", why)]
+    return [Finding("milliseconds until another worker notices", ok, words, f"{answer:g}", why)]
 
 
 def unlucky(answer: float) -> list[Finding]:
@@ -55,7 +55,7 @@ def a_pair(rule: Callable[..., Any]) -> list[Finding]:
     slow = (Slow(rank=1, factor=4),)
     record = finished(JOB.replace(options={"consistency": rule}, faults=slow, iterations=24))
     held = "Worker 1 is four times as slow; worker 2 has to wait for it in every iteration."
-    free = "Workers 3 and 4 wait for nobody, so they are far ahead of worker 1 in the end."
+    free = "Workers 3 and 4 do not wait, so they are far ahead of worker 1 in the end."
     return [
         at_most("lead of worker 2 over worker 1", 0, lead(record, 2, of=1), held),
         at_most("lead of worker 1 over worker 2", 0, lead(record, 1, of=2)),

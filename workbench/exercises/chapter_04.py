@@ -71,7 +71,7 @@ def slow_third(answer: float) -> list[Finding]:
 
 
 def fresh_enough(rule: Callable[..., Any]) -> list[Finding]:
-    """Judge a rule by the oldest gradient, and by whether anybody may lead at all."""
+    """Judge a rule by the oldest gradient, and by whether a worker can lead at all."""
     exp = JOB.replace(options={"consistency": rule}, faults=(Slow(rank=1, factor=5),))
     record = finished(exp)
     # From the start on: once the others stand at a bound, each new gradient is nearly fresh.
@@ -92,7 +92,7 @@ def fresh_enough(rule: Callable[..., Any]) -> list[Finding]:
             "iterations that worker 2 is ahead of worker 1",
             1,
             int(ahead),
-            "Under BSP nobody is ahead, and everybody waits in every iteration.",
+            "Under BSP no worker is ahead, and all wait in every iteration.",
         ),
     ]
 

@@ -43,8 +43,8 @@ def added_up(f: Callable[..., Any]) -> list[Finding]:
     ]
 
 
-def nobody_early(f: Callable[..., Any]) -> list[Finding]:
-    """Judge a barrier: nobody leaves before the last has come; and by its messages."""
+def none_early(f: Callable[..., Any]) -> list[Finding]:
+    """Judge a barrier: no rank leaves before the last has come; and by its messages."""
     call = "(time.sleep(0.1 * rank), time.monotonic(), f(rank, size), time.monotonic())[1::2]"
     values, sends = called(f, 4, call)
     came, left = max(value[0] for value in values), min(value[1] for value in values)
@@ -145,7 +145,7 @@ EXERCISES = (
         difficulty=2,
         minutes=15,
         takes=function("barrier(rank, size)"),
-        judge=nobody_early,
+        judge=none_early,
         task="""
             Write a barrier with `send` and `recv`: no rank leaves it before the last
             one has arrived. With four ranks it may send eight messages at most.

@@ -19,7 +19,7 @@ JOB = Experiment(
 
 
 def two_spares(policy: Callable[..., Any]) -> list[Finding]:
-    """Judge a recovery policy by three deaths: who came, who was left."""
+    """Judge a recovery policy by three deaths: which ranks came, which were left."""
     deaths = tuple(Kill(rank=rank, at_iteration=at) for rank, at in ((0, 5), (1, 11), (3, 17)))
     record = finished(JOB.replace(recovery=policy, faults=deaths))
     fresh = [len(one.fresh) for one in record.recovery()]

@@ -21,7 +21,7 @@ def thousand_machines(answer: Mapping[str, float]) -> list[Finding]:
     why = (
         "Half of it goes into checkpoints, half into repeated work. Twice the machines: half "
         "the time between failures, and both grow by a root of two. That is why large jobs keep "
-        "copies in a neighbour's memory: a cost of a second brings it to 1.4 %."
+        "copies in a neighbor's memory: a cost of a second brings it to 1.4 %."
     )
     return [
         near("minutes between two checkpoints", round(tau / 60, 1), answer["minutes"], 0.03),

@@ -26,7 +26,7 @@ JOB = experiment(
 
 
 def ten_changes(answer: float) -> list[Finding]:
-    """Judge the goodput of ten changes an hour by its definition."""
+    """Judge the goodput of ten changes per hour by its definition."""
     why = "Ten times half a second of 3,600: a thousandth is lost, less than most expect."
     return [near("goodput", round(1 - 10 * 0.5 / 3600, 4), answer, 0.0005, why)]
 

@@ -79,7 +79,7 @@ def late_in_turn(answer: Mapping[str, float]) -> list[Finding]:
     waited = gradients.group_by("rank").agg(pl.col("waited_ms").median())
     measured = dict(waited.rows())
     why = (
-        "All wait for the last one, which comes 60 ms after the first. It waits for nobody, so the "
+        "All wait for the last one, which comes 60 ms after the first. It does not wait, so the "
         "rank that waits least is the one to look at."
     )
     return [

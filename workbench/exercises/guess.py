@@ -1,8 +1,8 @@
 """A guess before a result: taken with a click, compared when the result is there, counted.
 
-    who = wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"])
-    who                                            # in a notebook: a button for each option
-    who.reveal("all of them", "A ring has no way round its slowest link.")
+    ranks = wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"])
+    ranks                                          # in a notebook: a button for each option
+    ranks.reveal("all of them", "A ring has no way round its slowest link.")
 
 Nothing waits for a guess: where none was made, the result is folded, and opens with a click.
 """
@@ -74,10 +74,10 @@ class Guess:
             progress_file.change(edit)
         return Revealed(self.question, right, why, choice, progress().guessed)
 
-    def _known(self, who: str, name: str, value: str) -> str:
+    def _known(self, call: str, name: str, value: str) -> str:
         if value not in self.options:
             raise SpecError(
-                f"{who}: {name} = {short(value)}: must be one of "
+                f"{call}: {name} = {short(value)}: must be one of "
                 + ", ".join(map(repr, self.options))
             )
         return value

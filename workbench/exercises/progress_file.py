@@ -1,7 +1,7 @@
 """The file with a reader's progress: JSON in the folder ``runs``, or where WORKBENCH_PROGRESS says.
 
     {"format": 1, "exercises": {"01.1": {"solved": true, "tries": 2, "solved_at": "2026-..."}},
-     "guesses": {"Who waits?": {"options": [...], "taken": "all", "answer": "all"}}}
+     "guesses": {"Which waits?": {"options": [...], "taken": "all", "answer": "all"}}}
 
 Notebooks that run at the same time share it: it is changed under a lock.
 """

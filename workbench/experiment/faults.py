@@ -94,7 +94,7 @@ class Moment(FrozenModel):
         if len(moments) > 1:
             raise SpecError.at(
                 moments[1],
-                f"is a second moment, beside {moments[0]}: give one of {', '.join(names)}",
+                f"is another moment, beside {moments[0]}: give one of {', '.join(names)}",
             )
         if self._needs_moment and not moments:
             raise SpecError.at(

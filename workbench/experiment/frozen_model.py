@@ -194,7 +194,7 @@ def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple
     return words + nearest(short(error["input"]).strip("'"), choices), choices
 
 
-# Numbers: strict about what they are (True is no number of ranks), lenient about types (numpy)
+# Numbers: strict about what they are (True is not a number of ranks), lenient about types (numpy)
 
 
 def _whole(value: object) -> int:

@@ -74,7 +74,7 @@ class Link(FrozenModel):
 
     @property
     def bytes_per_second(self) -> float:
-        """``bandwidth`` in bytes a second; infinity if it is unlimited."""
+        """``bandwidth`` in bytes per second; infinity if it is unlimited."""
         return units.bytes_per_second(self.bandwidth or "unlimited")
 
 
@@ -181,7 +181,7 @@ class Network(FrozenModel):
 
     @property
     def nic_bytes_per_second(self) -> float:
-        """``nic`` in bytes a second; infinity if it is unlimited."""
+        """``nic`` in bytes per second; infinity if it is unlimited."""
         return units.bytes_per_second(self.nic)
 
     @property

@@ -1,7 +1,7 @@
 """Fields and options that have no effect beside others.
 
-Who runs such an experiment is told so. It is not refused: a comparison varies one option and leaves
-the rest as it is.
+The user who runs such an experiment is told so. It is not refused: a comparison varies one option
+and leaves the rest as it is.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Scenario(FrozenModel):
     def drawn(self, exp: Experiment) -> tuple[Fault, ...]:
         """Return the faults that are drawn for ``exp``: the same for the same seed, ranks and
         iterations. One rank is never lost; where no recovery follows, one loss is all. Raises
-        SpecError for what is no experiment.
+        SpecError for what is not an experiment.
         """
         _check(exp, "drawn")
         draw = random.Random(f"scenario {self.seed}")

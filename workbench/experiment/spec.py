@@ -213,6 +213,6 @@ class Experiment(Fields):
             fields = TypeAdapter(dict[str, Any]).validate_json(text)
         except ValidationError:
             raise SpecError(
-                f"{short(text)} is no experiment's JSON: write what exp.to_json() gives"
+                f"{short(text)} is not an experiment's JSON: write what exp.to_json() gives"
             ) from None
         return cls.model_validate(fields)

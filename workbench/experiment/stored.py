@@ -13,7 +13,7 @@ STORED = "experiment"  # its key in a run's metadata
 def read_stored(metadata: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of the experiment; {} where none is stored.
 
-    Raises ValueError for text that is no experiment's.
+    Raises ValueError for text that is not an experiment's.
     """
     try:
         fields = yaml.safe_load(metadata.get(STORED, "")) or {}

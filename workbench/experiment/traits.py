@@ -58,10 +58,10 @@ class Traits(FrozenModel):
     plays: Literal["no", "too", "only"] = Field(
         default="no", description="tasks with an environment, beside others or no others"
     )
-    messages: Literal["all_reduce", "collectives", "neighbours", "servers", "stages", "roles"] = (
+    messages: Literal["all_reduce", "collectives", "neighbors", "servers", "stages", "roles"] = (
         Field(
             default="all_reduce",
-            description="how ranks communicate: all-reduces; other collectives; with neighbours; "
+            description="how ranks communicate: all-reduces; other collectives; with neighbors; "
             "with servers; with the stages before and after; as actors and learners",
         )
     )

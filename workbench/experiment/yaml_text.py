@@ -27,7 +27,7 @@ class Bounds:
     nodes: int  # values and keys, aliases written out
     depth: int  # of collections inside collections
     characters: int  # of one scalar
-    aliases: bool  # also tags: a spec's author may write them, a visitor may not
+    aliases: bool  # also tags: a spec's author may write them, a visitor must not
 
 
 OF_AN_AUTHOR = Bounds(nodes=100_000, depth=100, characters=10_000_000, aliases=True)
@@ -67,7 +67,7 @@ def read(path_or_text: str | Path) -> tuple[str, Path]:
         return text, Path.cwd()
     try:
         return Path(text).read_text(encoding="utf-8"), Path(text).resolve().parent
-    except (OSError, ValueError) as error:  # bytes that are no text, a name that none can have
+    except (OSError, ValueError) as error:  # bytes that are not text, a name that none can have
         why = getattr(error, "strerror", None) or error
         raise SpecError(f"{text} cannot be read: {why}") from None
 

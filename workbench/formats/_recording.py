@@ -182,7 +182,7 @@ class Recording:
         row: dict[str, Any] = base | more
         for name, value in row.items():
             if isinstance(value, str):
-                value.encode()  # half of a pair of surrogates is no text: UnicodeEncodeError
+                value.encode()  # half of a pair of surrogates is not text: UnicodeEncodeError
             elif name != "value" and not -1 << _BITS[name] <= value < 1 << _BITS[name]:
                 raise ValueError(f"{name} = {short(value)} has more than {_BITS[name] + 1} bits")
         self.claim(rank + 1)

@@ -3,7 +3,7 @@ ExecutionTraceObserver.
 
 Nodes have a time and a duration in whole microseconds, or none: PyTorch's have none, and generated
 traces often none either. Those are laid out in the order of their dependencies, one microsecond
-each, which says who comes after whom and nothing about time.
+each, which says which node comes after which, and nothing about time.
 
 Schema: mlcommons/chakra, et_def.proto.
 """

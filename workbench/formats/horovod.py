@@ -1,7 +1,7 @@
 """Horovod's timeline (HOROVOD_TIMELINE): what rank 0 knows of every tensor.
 
     pid          a tensor, by its metadata's name
-    B ... E      NEGOTIATE_ALLREDUCE: who is ready? X "3" within it: rank 3 is, from now on
+    B ... E      NEGOTIATE_ALLREDUCE: which is ready? X "3" within it: rank 3 is, from now on
     B ... E      ALLREDUCE: the operation, with activities within it: MEMCPY_IN_FUSION_BUFFER, ...
 
 A rank's operation lasts here from when it was ready until rank 0's has ended. Ranks that Horovod

@@ -1,4 +1,4 @@
-"""Files that others recorded, recognised by how they begin, and read into a store."""
+"""Files that others recorded, recognized by how they begin, and read into a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def formats() -> dict[str, ModuleType]:
     return {name: extensions.load("formats", name) for name in names}
 
 
-def recognised(path: Path) -> list[Path]:
+def recognized(path: Path) -> list[Path]:
     """Return the files at ``path``, a file or a folder, that a format here knows; [] if none.
 
     Raises WorkbenchError for a pickle: reading one would run code.

@@ -24,7 +24,7 @@ def young(cost: float, mtbf: float) -> float:
 
 
 def daly(cost: float, mtbf: float) -> float:
-    """Return Daly's interval in seconds, near the optimum of ``exact`` also where C is no small
+    """Return Daly's interval in seconds, near the optimum of ``exact`` also where C is not a small
     part of M (his equation 37): √(2CM)·(1 + √(C/2M)/3 + (C/2M)/9) - C if C < 2M, else M.
     """
     if cost >= 2 * mtbf:

@@ -41,7 +41,7 @@ def levels_read(text: str) -> tuple[list[int], bool]:
 
 
 def strides(levels: Sequence[int], in_turn: bool = False) -> list[int]:
-    """Return how far apart neighbours in each level's rings are.
+    """Return how far apart neighbors in each level's rings are.
 
     [1, 4] for [4, 2]; [2, 1] where ranks were dealt to the hosts in turn.
     """

@@ -37,7 +37,7 @@ def binomial(n: int) -> list[Edge]:
 
 
 def folded(n: int) -> tuple[int, int]:
-    """Return the largest power of two m <= n, and how many ranks fold into a neighbour first."""
+    """Return the largest power of two m <= n, and how many ranks fold into a neighbor first."""
     m = 1 << (n.bit_length() - 1)
     return m, n - m
 

@@ -5,7 +5,7 @@
 What a reader wrote is never overwritten. ``folder`` keeps, in KEPT, a digest of each text that was
 brought there. A copy whose text is still that one is replaced when the chapter has a new text; one
 that the reader has edited stays, and the chapter's new text lies beside it, as "06_... new.ipynb".
-Outputs are no text: a copy that was run and not edited counts as not edited.
+Outputs are not text: a copy that was run and not edited counts as not edited.
 """
 
 from __future__ import annotations

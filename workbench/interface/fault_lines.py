@@ -63,7 +63,7 @@ _FAULTS: dict[type[Any], re.Pattern[str]] = {
 _TEXTS = ("kind", "after", "when_collective")
 
 FAULTS_HELP = (
-    "one a line: kill rank 2 after 10 iterations; freeze rank 2 after 10 iterations for 1 s; "
+    "one per line: kill rank 2 after 10 iterations; freeze rank 2 after 10 iterations for 1 s; "
     "slow rank 1 x4; jitter 0.1 x6; corrupt rank 1 in iteration 11: nan (raises, shape, bitflip); "
     "cut 0->1 after 2 s for 0.5 s; partition ranks 0, 1 after 10 iterations for 1 s; preempt "
     "rank 1 when rank 2 is in step 3 of all_reduce; fail to start rank 2; join rank 2 after 10 "
@@ -121,13 +121,13 @@ def _print_moment(fault: Moment) -> str:
 
 
 def parse_fault(line: str) -> tuple[type[Any], dict[str, Any]]:
-    """Return the record of a line and its fields. Raises SpecError for a line that is no fault."""
+    """Return the record of a line and its fields. Raises SpecError if it is not a fault."""
     words = " ".join(line.split())
     for record, pattern in _FAULTS.items():
         if match := pattern.fullmatch(words):
             texts = {name: text for name, text in match.groupdict().items() if text is not None}
             return record, _fields(texts)
-    raise SpecError(f"{short(line)} is no fault. Write {FAULTS_HELP}")
+    raise SpecError(f"{short(line)} is not a fault. Write {FAULTS_HELP}")
 
 
 def _fields(texts: dict[str, str]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _shown_options(exp: Experiment) -> dict[str, Any]:
     for key, value in exp.options.items():
         name, text = f"options.{key}", form_options.shown(value)
         ours = name in fields and exp.strategy in fields[name].strategies
-        if ours and fields[name].choices:  # a schedule may be a grid, which is no name
+        if ours and fields[name].choices:  # a schedule may be a grid, which is not a name
             ours = isinstance(value, Source) or len(str(value).split()) == 1
         if ours and isinstance(text, str | int | float | Source):
             shown[name] = text

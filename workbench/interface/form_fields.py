@@ -72,12 +72,16 @@ LINES: dict[str, tuple[Callable[..., str | None], Callable[[str], Any], str]] = 
         form_lines.BETWEEN_HELP,
     ),
     "faults": (form_lines.print_faults, form_lines.parse_faults, form_lines.FAULTS_HELP),
-    "options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
-    "task_options": (form_lines.print_options, form_lines.parse_options, "one a line, name: value"),
+    "options": (form_lines.print_options, form_lines.parse_options, "one per line, name: value"),
+    "task_options": (
+        form_lines.print_options,
+        form_lines.parse_options,
+        "one per line, name: value",
+    ),
     "launcher_options": (
         form_lines.print_options,
         form_lines.parse_options,
-        "one a line, name: value",
+        "one per line, name: value",
     ),
     "checkpoint": (
         form_lines.print_checkpoint,
@@ -210,7 +214,7 @@ def _doc_of(folder: str, name: str, prefix: str) -> str:
 
 def _first_line(code: str) -> str:
     paragraph = (ast.get_docstring(syntax.parse(code)) or "").split("\n\n")[0]
-    return " ".join(paragraph.replace("``", "").split())  # the source's own marks are no words
+    return " ".join(paragraph.replace("``", "").split())  # the source's own marks are not words
 
 
 def _shown_of(exp: Experiment, name: str) -> Any:

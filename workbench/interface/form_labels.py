@@ -128,7 +128,7 @@ SUGGESTIONS = {
     "placement": ("even",),
     "units": ("layers", "whole"),
 }
-# The same of fields. A link's name in place of a quantity stands for that quantity of it.
+# The same of fields. A link's name instead of a quantity stands for that quantity of it.
 FIELD_SUGGESTIONS = {
     "network.latency": ("0 ms", "1 ms", "5 ms", "20 ms", *NAMED),
     "network.bandwidth": ("unlimited", "1 Gbit/s", "100 Mbit/s", "10 Mbit/s", *NAMED),

@@ -36,7 +36,7 @@ R = TypeVar("R", bound=FrozenModel)
 NAMES: dict[tuple[str | None, str | None], str] = {link: name for name, link in NAMED.items()}
 
 __all__ = ["FAULTS_HELP", "print_faults"]
-LINKS_HELP = "one a line: 0->1: 5 ms, 100 Mbit/s; or a real link, 0->1: 1 GbE; or 0->1: down"
+LINKS_HELP = "one per line: 0->1: 5 ms, 100 Mbit/s; or a real link, 0->1: 1 GbE; or 0->1: down"
 LINK_PHRASES = (
     "0->1: 20 ms",
     "0->1: 100 Mbit/s",
@@ -75,7 +75,7 @@ def parse_links(text: str) -> dict[tuple[int, int], Link]:
     for line in _lines(text):
         match = _ARROW.fullmatch(line)
         if not match:
-            raise SpecError(f"{short(line)} is no link. Write {LINKS_HELP}")
+            raise SpecError(f"{short(line)} is not a link. Write {LINKS_HELP}")
         pair = (int(match[1]), int(match[2]))
         if pair in links:
             raise SpecError(f"{short(line)}: link {pair[0]}->{pair[1]} has a line before this one")
@@ -122,7 +122,7 @@ def print_levels(levels: Iterable[int]) -> str:
 
 def parse_levels(text: str) -> tuple[int, ...]:
     if text.strip() and not _LEVELS.fullmatch(text.strip()):
-        raise SpecError(f"{short(text)} are no hosts. Write {LEVELS_HELP}")
+        raise SpecError(f"{short(text)} does not name hosts. Write {LEVELS_HELP}")
     levels = tuple(map(int, re.findall(r"\d+", text)))
     if 0 in levels:
         raise SpecError(f"{short(text)}: every number is 1 or more. Write {LEVELS_HELP}")
@@ -147,7 +147,9 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     return tuple(_model_of(line, *parse_fault(line)) for line in _lines(text))
 
 
-CHECKPOINT_HELP = "one a line: folder: a path, every: iterations, keep: how many, background: true"
+CHECKPOINT_HELP = (
+    "one per line: folder: a path, every: iterations, keep: how many, background: true"
+)
 
 
 def print_checkpoint(checkpoint: Checkpoint | None) -> str:
@@ -176,7 +178,7 @@ def parse_pad(text: str) -> str | Pads | None:
         return text.strip() or None
     if len(parts) != len(Pads.model_fields):
         raise SpecError(
-            f"{short(text)} is no padding. Write one duration, or three with commas between (of "
+            f"{short(text)} is not a padding. Write one duration, or three with commas between (of "
             "forward, input gradient and weight gradient): 20 ms, 20 ms, 10 ms"
         )
     return _model_of(text, Pads, dict(zip(Pads.model_fields, parts, strict=True)))
@@ -203,7 +205,7 @@ def parse_options(text: str) -> dict[str, Any]:
     except SpecError as error:
         result, why = None, f" ({error})"
     if not isinstance(result, dict):
-        raise SpecError(f"{short(text)} are no options{why}. Write one a line, as name: value")
+        raise SpecError(f"{short(text)} has no options{why}. Write one per line, as name: value")
     return {str(name): value for name, value in result.items()}
 
 

@@ -50,7 +50,7 @@ def check(exp: Experiment, config: Config) -> None:
             "pip install 'distributed-training-workbench[mpi]'",
             "mpi",
         )
-    if not flavour(path):
+    if not flavor(path):
         raise SpecError.at(
             "launcher",
             f"{path} is neither MPICH's nor Open MPI's: {REMEDY}",
@@ -59,7 +59,7 @@ def check(exp: Experiment, config: Config) -> None:
 
 
 @cache
-def flavour(path: str) -> str:
+def flavor(path: str) -> str:
     """Return whose mpiexec it is: "mpich", "openmpi", or "" for another's."""
     words = [path, "--version"]
     try:
@@ -92,7 +92,7 @@ class Launcher(CommandLauncher):
         words = self._on(config.hosts, count)
         path = words[0]
         bound = {"bind-to": config.bind_to, "map-by": config.map_by}
-        if flavour(path) == "mpich":
+        if flavor(path) == "mpich":
             for name, value in bound.items():
                 words += [f"-{name}", value] if value else []
         else:
@@ -105,7 +105,7 @@ class Launcher(CommandLauncher):
     def _on(self, hosts: Sequence[str], count: int) -> list[str]:
         """Return the words that start so many processes on these hosts, an equal number on each."""
         path = need_program("mpiexec", self.config.program, REMEDY)
-        words, by_mpich = [path, "-n", str(count)], flavour(path) == "mpich"
+        words, by_mpich = [path, "-n", str(count)], flavor(path) == "mpich"
         if hosts:
             places = [f"{host}:{count // len(hosts)}" for host in hosts]
             words += ["-hosts" if by_mpich else "--host", ",".join(places)]

@@ -87,7 +87,7 @@ class Launcher(CommandLauncher):
                 f"{hosts[0]}:{self.config.port}",
                 "--rdzv-id",
                 job,
-                # c10d asks whether an endpoint's name is this host's, and DNS may not know.
+                # c10d asks whether an endpoint's name is this host's, and DNS might not know.
                 "--rdzv-conf",
                 f"is_host={int(number == 0)}",
             ]

@@ -21,7 +21,7 @@ _REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
 _DTYPE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
 _NO_DTYPE, _NO_REDUCTION = 31, 15
 _MOST_ELEMENTS, _MOST_ROOT = (1 << 36) - 1, (1 << 12) - 2
-_TOWARDS = {"reduce": "to", "gather": "to"}  # the word before the root; "from" in others
+_TOWARD = {"reduce": "to", "gather": "to"}  # the word before the root; "from" in others
 
 
 def signature(
@@ -64,5 +64,5 @@ def describe(number: int) -> str:
     if dtype < len(DTYPES):
         words += f" of {elements:,} {DTYPES[dtype]}" if elements else f" of {DTYPES[dtype]}"
     if root >= 0:
-        words += f" {_TOWARDS.get(name, 'from')} rank {root}"
+        words += f" {_TOWARD.get(name, 'from')} rank {root}"
     return words

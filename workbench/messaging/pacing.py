@@ -5,7 +5,7 @@ Each slot is stamped with the moment at which it arrives. The receiver does not 
 its own clock wakes it, which is more exact than being woken; the sender goes on when the slot would
 have left the link. Departures of one link follow a virtual clock, so that a late wake-up does not
 add up: the mean rate is exact, each transfer of 1 ms and more is accurate to the scheduler's
-0.1 ms. Waiting is sleeping, never spinning. Emulated is always labelled so.
+0.1 ms. Waiting is sleeping, never spinning. Emulated is always labeled so.
 
 Where hosts have network cards, what their ranks send to other hosts takes turns in both hosts'
 cards as well (shared_memory/network_cards.py).

@@ -37,7 +37,7 @@ class SendEngine(Engine):
         self._numbers: dict[int, int] = {}
         self._posts: dict[int, int] = {}  # by peer: slots posted to it
         self._leaving: dict[int, Departure] = {}  # by peer
-        self._held = False  # by the user, since a slot was moved last: that is no waiting
+        self._held = False  # by the user, since a slot was moved last: not a wait
         super().__init__(comm, lane, progress)  # from here on the thread asks it
 
     def accept(self, transfer: Transfer) -> None:
@@ -240,7 +240,7 @@ class SendEngine(Engine):
 
     def _free_lane(self) -> Lane:
         """Return a lane for a slot that leaves slowly: slots on several links cross, rows of a lane
-        may not.
+        must not.
         """
         busy_lanes = [left.lane for left in self._leaving.values()]
         for lane in self.lanes:

@@ -86,7 +86,7 @@ class Slots:
     # -- the three moves; ``phase`` is a name's number --
 
     def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
-        """Copy ``x`` into a free slot towards ``to`` and post it."""
+        """Copy ``x`` into a free slot toward ``to`` and post it."""
         box = self._claim(to, step, chunk, phase, x)
         start = now()
         buffer = box.slot(x.dtype)[: len(x)]
@@ -197,7 +197,7 @@ class Slots:
     # -- their halves --
 
     def _claim(self, to: int, step: int, chunk: int, phase: int, mine: Any) -> Any:
-        """Claim a free slot towards ``to``: wait for one, and at the gate where the user may hold
+        """Claim a free slot toward ``to``: wait for one, and at the gate where the user may hold
         ranks.
 
         ``mine`` is what this rank has of the chunk by now: its first values are said while held.

@@ -75,8 +75,8 @@ class Watch:
         self.limit_ns = timeout_ns  # of the collective that is under way
         self.closing = False
         self.error: WorkbenchError | None = None
-        # Group ranks whose end is no failure of the group: messages to them and from them end, what
-        # all do together still fails. ``over``: those that have ended. ``lost_ranks``: world
+        # Group ranks whose end is not a failure of the group: messages to them and from them end,
+        # what all do together still fails. ``over``: those that have ended. ``lost_ranks``: world
         # ranks of those whose end is on record.
         self.spare: set[int] = set()
         self.over: dict[int, PeerLost] = {}

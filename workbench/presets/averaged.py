@@ -48,7 +48,7 @@ def _disturbed() -> list[Words]:
     return [
         (
             "A slow link",
-            "From rank 0 to rank 1 everything takes 20 ms longer. Who waits: rank 1, or everybody?",
+            "From rank 0 to rank 1 all takes 20 ms longer. Which ranks wait: rank 1, or all?",
             lambda: Experiment(ranks=4, iterations=30, network=slow_link),
         ),
         (
@@ -70,7 +70,7 @@ def _disturbed() -> list[Words]:
         ),
         (
             "A rank dies",
-            "Rank 2 is killed after 40 iterations: who notices first, and what was under way?",
+            "Rank 2 is killed after 40 iterations: which rank notices first? What was under way?",
             lambda: Experiment(ranks=4, iterations=100, faults=(Kill(rank=2, at_iteration=40),)),
         ),
     ]
@@ -100,7 +100,7 @@ def _beside_the_ring() -> list[Words]:
         ),
         (
             "All through rank 0",
-            "The obvious way: everybody sends to rank 0. Compare its bytes with those of the ring.",
+            "The obvious way: all ranks send to rank 0. Compare its bytes with those of the ring.",
             lambda: Experiment(ranks=4, iterations=200, all_reduce="naive"),
         ),
         (

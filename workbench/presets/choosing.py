@@ -30,7 +30,7 @@ def presets() -> list[Words]:
     return [
         (
             "All-reduce: ring",
-            "Fourteen steps, and every link is busy in all of them. Who is ever idle?",
+            "Fourteen steps, and every link is busy in all of them. Is a rank ever idle?",
             lambda: adding("ring"),
         ),
         (
@@ -40,7 +40,7 @@ def presets() -> list[Words]:
         ),
         (
             "All-reduce: all to all",
-            "Everybody sends everything to everybody: seven steps, seven times the tensor each.",
+            "Every rank sends everything to every other: seven steps, seven times the tensor each.",
             lambda: adding("all_to_all"),
         ),
         (
@@ -70,7 +70,7 @@ def presets() -> list[Words]:
         ),
         (
             "Two hosts: hierarchical",
-            "Rings inside the hosts first: how much is left for the narrow way, and who takes it?",
+            "Rings inside the hosts first: how much is left for the narrow way?",
             lambda: adding("hierarchical", in_hosts(4, 2)),
         ),
         (
@@ -90,7 +90,7 @@ def comparisons() -> list[Question]:
     return [
         (
             "Why does ring beat naive?",
-            "Two, four and eight ranks on narrow links: who slows down?",
+            "Two, four and eight ranks on narrow links: which algorithm slows down?",
             _ring_or_naive,
         ),
         (

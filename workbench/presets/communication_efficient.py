@@ -27,7 +27,7 @@ def presets() -> list[Words]:
     return [
         (
             "Local SGD",
-            "Every 8 iterations all take the mean of their parameters; in between nobody speaks.",
+            "Every 8 iterations all take the mean of their parameters; in between, no messages.",
             lambda: quiet("local_sgd"),
         ),
         (

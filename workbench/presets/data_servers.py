@@ -48,17 +48,17 @@ def presets() -> list[Words]:
     return [
         (
             "Examples from a server",
-            "Rank 0 sends every worker its samples, two minibatches ahead. Does anybody wait?",
+            "Rank 0 sends every worker its samples, two minibatches ahead. Does a worker wait?",
             lambda: served(),
         ),
         (
             "Examples, asked for at need",
-            "The same server, but nobody asks ahead: each step begins by waiting for examples.",
+            "The same server, no requests ahead: each step begins by waiting for examples.",
             lambda: served(ahead=0),
         ),
         (
             "A server that dies",
-            "Rank 0 holds all examples and is killed after 20 iterations. Who can go on, how long?",
+            "Rank 0 holds all examples and is killed after 20 iterations. How far do others get?",
             lambda: served().replace(faults=(Kill(rank=0, at_iteration=20),)),
         ),
         (
@@ -73,7 +73,7 @@ def comparisons() -> list[Question]:
     return [
         (
             "Data servers or partitions?",
-            "Three workers: who sends how much, and who stands still?",
+            "Three workers: how much does each rank send, and which ranks stand still?",
             _ways,
         ),
         (

@@ -38,7 +38,7 @@ def presets() -> list[Words]:
         ),
         (
             "Elephas: synchronous",
-            "The mean of three partitions' differences, once per epoch: who waits for whom?",
+            "The mean of three partitions' differences, once per epoch: which ranks wait?",
             lambda: partitions(mode="synchronous"),
         ),
         (

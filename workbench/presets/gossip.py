@@ -76,7 +76,7 @@ def presets() -> list[Words]:
         ),
         (
             "Pairs, nobody waits",
-            "AD-PSGD: two at a time take their mean. Rank 1 is slow, and holds up nobody.",
+            "AD-PSGD: two at a time take their mean. Rank 1 is slow, and holds up no rank.",
             lambda: straggling("ad_psgd"),
         ),
         (
@@ -104,7 +104,7 @@ def comparisons() -> list[Question]:
         ),
         (
             "Who waits for a straggler",
-            "One of four is slow: all, its neighbours, or nobody?",
+            "One of four is slow: do all wait, its neighbors, or none?",
             _straggler,
         ),
         ("How often to scatter", "MALT: updates every iteration, every 5th, every 20th.", _often),

@@ -38,17 +38,17 @@ def _by_policy() -> list[Words]:
     return [
         (
             "Server: BSP",
-            "A parameter server in lockstep: one update a clock, and all wait for whoever is slow.",
+            "A parameter server in lockstep: one update a clock, and all wait for the slowest.",
             lambda: served(),
         ),
         (
             "Server: ASP",
-            "The same job, and nobody waits. How far does a fast worker get, how old a gradient?",
+            "The same job, without waiting. How far does a fast worker get, how old a gradient?",
             lambda: served(consistency="asp"),
         ),
         (
             "Server: SSP",
-            "The same job, with a wall 3 iterations ahead of the slowest. Who touches it, when?",
+            "The same job, with a wall 3 iterations ahead of the slowest. Which touch it, when?",
             lambda: served(consistency="ssp"),
         ),
         (
@@ -74,7 +74,7 @@ def _several_servers() -> list[Words]:
         ),
         (
             "A hot server",
-            "Six workers queue for one server behind slow links. Whom does it keep waiting?",
+            "Six workers queue for one server behind slow links. Which does it keep waiting?",
             lambda: Experiment(
                 strategy="parameter_server",
                 ranks=7,
@@ -93,7 +93,7 @@ def _stale_and_uneven() -> list[Words]:
     return [
         (
             "Stale gradients hurt",
-            "Eight workers, momentum 0.9, nobody waits: compare its loss with that of lockstep.",
+            "Eight workers, momentum 0.9, no waiting: compare its loss with that of lockstep.",
             lambda: hurt(consistency="asp"),
         ),
         (
@@ -119,7 +119,7 @@ def _stale_and_uneven() -> list[Words]:
         ),
         (
             "A worker dies",
-            "Killed after 40 iterations. The others go on: nobody waits for it any more.",
+            "Killed after 40 iterations. The others go on, and no longer wait for it.",
             lambda: served(consistency="ssp").replace(faults=(Kill(rank=2, at_iteration=40),)),
         ),
     ]
@@ -148,7 +148,7 @@ def hurt(**options: Any) -> Experiment:
 
 def comparisons() -> list[Question]:
     return [
-        ("Four ways to wait", "One job, one jitter: who gets how far in the same time?", _policies),
+        ("Four ways to wait", "One job, one jitter: how far does each get by then?", _policies),
         ("Servers and workers", "Six ranks: how many should serve, how many work?", _ratio),
         ("Even and uneven shards", "Does it matter which server holds how much?", _shards),
         (
@@ -156,7 +156,7 @@ def comparisons() -> list[Question]:
             "Bytes at the busiest process, as workers are added.",
             _server_or_ring,
         ),
-        ("Learning rate and delay", "How stale may gradients be at which learning rate?", _rates),
+        ("Learning rate and delay", "How stale can gradients be at which learning rate?", _rates),
         (
             "Drop or keep",
             "Eight workers, momentum 0.9: what to do with stale gradients?",

@@ -90,7 +90,7 @@ def _by_times() -> list[Words]:
         ),
         (
             "Pipeline: slow links",
-            "Every activation and gradient takes 5 ms: who waits for them, and how often?",
+            "Every activation and gradient takes 5 ms: which ranks wait for them, and how often?",
             lambda: piped().replace(network=Network(latency="5 ms")),
         ),
         (
@@ -182,7 +182,7 @@ def comparisons() -> list[Question]:
     return [
         (
             "Schedules of a pipeline",
-            "Four ranks, eight microbatches: who idles how much, and holds how much?",
+            "Four ranks, eight microbatches: how much does each idle, and how much does it hold?",
             _schedules,
         ),
         (

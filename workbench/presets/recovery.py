@@ -45,7 +45,7 @@ def presets() -> list[Words]:
         ),
         (
             "Ranks that come and go",
-            "Rank 3 joins after 30 iterations, rank 1 leaves after 80. Who trains on what?",
+            "Rank 3 joins after 30 iterations, rank 1 leaves after 80. Which trains on what?",
             lambda: healing(
                 "shrink",
                 ranks=(2, 4),

@@ -90,14 +90,14 @@ def presets() -> list[Words]:
         ),
         (
             "Gorila: a server that dies",
-            "Each parameter is on two servers. Rank 0 is killed: who has its parameters now?",
+            "Each parameter is on two servers. Rank 0 is killed: where are its parameters now?",
             lambda: catching("gorila", 6, servers=2, replicas=2).replace(
                 recovery="replace", faults=(Kill(rank=0, at_iteration=300),)
             ),
         ),
         (
             "An actor that dies",
-            "Rank 5 is killed after 300 updates. Training goes on: with how many frames a second?",
+            "Rank 5 is killed after 300 updates. Training goes on: how many frames per second?",
             lambda: catching("ape_x", 6).replace(faults=(Kill(rank=5, at_iteration=300),)),
         ),
     ]

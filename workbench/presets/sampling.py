@@ -22,12 +22,12 @@ def presets() -> list[Words]:
         ),
         (
             "More ranks than samples",
-            "Minibatches of 4 over six ranks: who has nothing to learn from, and does it matter?",
+            "Minibatches of 4 over six ranks: which have nothing to learn from? Does it matter?",
             lambda: Experiment(ranks=6, batch_size=4, iterations=40),
         ),
         (
             "Samples of a fast worker",
-            "Nobody waits for anybody (ASP): how many minibatches is the fastest worker ahead?",
+            "No worker waits for another (ASP): how many minibatches is the fastest worker ahead?",
             lambda: Experiment(
                 strategy="parameter_server",
                 ranks=4,

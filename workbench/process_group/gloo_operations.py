@@ -23,7 +23,7 @@ from workbench.process_group.staging import in_mode_of
 from workbench.recording.events import Where, now
 from workbench.shared_memory.control_block import SLICE
 
-NAMING = 0.5  # seconds: how long to look for who it was that broke a connection
+NAMING = 0.5  # seconds: how long to look for the rank that broke a connection
 
 
 class GlooCall(NamedTuple):

@@ -27,7 +27,7 @@ What passes over Gloo passes here (tests/drop_in). Where the two differ on purpo
 * Operations of one group run one after the other, in order of call; Gloo runs two at a time.
 * A list of several tensors for ``group.allreduce`` is as many all-reduces; Gloo adds them up.
 * A rank's part after ``reduce`` is left alone where it is not the root; Gloo uses it as room.
-  MIN and MAX of what is no number are none; over Gloo that depends on the order.
+  MIN and MAX of NaN are NaN; over Gloo that depends on the order.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class WorkbenchGroup(ProcessGroup):
         return self._store
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set how long anything may take without progress, from now on."""
+        """Set how long an operation can wait without progress, from now on."""
         self.timeout = timeout
         self.members.set_timeout(timeout)
         ProcessGroupGloo._set_default_timeout(self.inner, timeout)
@@ -343,8 +343,8 @@ class WorkbenchGroup(ProcessGroup):
             work.wait()
             return None
         if len(call.result) == 1 and call.result[0].numel() == 1:
-            # A handle's methods end with its last reference in Python. DDP's join counts who is
-            # still there, hands the handle to C++ and asks it in the backward pass.
+            # A handle's methods end with its last reference in Python. DDP's join counts the ranks
+            # that are still there, hands the handle to C++ and asks it in the backward pass.
             self._counts.append(work)
         return self._note(work)
 
@@ -375,7 +375,7 @@ class WorkbenchGroup(ProcessGroup):
         self.queue.close(give_up=lambda: setattr(watch, "closing", True))
         self.members.close()
         if watch.error is not None:
-            # Gloo's destructor waits for what is under way inside, and it may never end.
+            # Gloo's destructor waits for what is under way inside, and might wait forever.
             others = [peer for peer in range(self.comm.size) if peer != self.comm.rank]
             break_connections(self.inner, others)
         live_groups.count(self)

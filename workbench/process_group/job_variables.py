@@ -155,7 +155,7 @@ def _own_address() -> str:
         if not host.startswith("127."):
             return host
         with contextlib.suppress(OSError):
-            probe.connect(("192.0.2.1", 9))  # sends nothing; nobody has that address
+            probe.connect(("192.0.2.1", 9))  # sends nothing; no machine has that address
             return str(probe.getsockname()[0])
         return host
 
@@ -170,7 +170,7 @@ def _job(place: Place, environ: Environment) -> str:
 
 
 def _started_by() -> str:
-    """Return the nearest process above this one that is no rank, and when it began: mpiexec's on
+    """Return the nearest process above this one that is not a rank, and when it began: mpiexec's on
     this host, whatever shells there are in between.
     """
     pid = os.getppid()

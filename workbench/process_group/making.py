@@ -22,7 +22,7 @@ def create(options: Any, _backend_options: Any = None) -> WorkbenchGroup:
     name = job_session.group_name(_group_name(str(options.group_id)), whole=not within)
     if not within:
         job_session.recorder.joined(size)
-    # A run that lost ranks goes on with others: torch counts those anew, we do not.
+    # A run that lost ranks goes on with others: torch counts those from 0, we do not.
     world = [job_session.run_rank(one) for one in within] or list(job_session.members)
     if within:
         job_session.recorder.group(name, world)

@@ -1,7 +1,7 @@
 """The collectives that move tensors and add nothing, as calls: checked, planned, and how they move.
 
 FSDP2, tensor parallelism and object collectives ask for these. What our algorithms do not take
-(sparse tensors, devices that are no host's and no GPU's) is left to the Gloo group inside, and so
+(sparse tensors, devices other than hosts and GPUs) is left to the Gloo group inside, and so
 is everything in a group that is there for comparison.
 """
 

@@ -141,7 +141,7 @@ def reduction_of(opts: Any) -> str:
 
 
 def _average(total: torch.Tensor, ranks: int) -> None:
-    """Divide a sum by the number of ranks, in place; of integers towards zero, as NCCL does, and
+    """Divide a sum by the number of ranks, in place; of integers toward zero, as NCCL does, and
     programs themselves where Gloo refuses. All ranks have the same sum, so the same average.
     """
     total.div_(ranks, rounding_mode=None if total.is_floating_point() else "trunc")

@@ -59,7 +59,7 @@ class Session:
             None  # moves the messages of all groups; made with the first one
         )
         self.lender = Lender()  # of what peers read in place
-        self.lost: set[int] = set()  # world ranks that have ended and whom the groups could spare
+        self.lost: set[int] = set()  # world ranks that have ended and that the groups could spare
         self.look_s = SLICE  # seconds between two looks of a wait at its peers
         # The ranks of a run that lost some, in order; empty: all, from 0 on.
         self.members: Sequence[int] = ()

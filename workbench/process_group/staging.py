@@ -96,7 +96,7 @@ def own_memory(tensors: Tensors) -> list[torch.Tensor] | None:
     first = tensors[0].data
     end, elements = first.data_ptr(), 0
     memory = first.untyped_storage().data_ptr()
-    for x in tensors:  # neighbours by chance are no neighbours
+    for x in tensors:  # adjacent by chance does not count
         if x.data_ptr() != end or x.untyped_storage().data_ptr() != memory:
             return [x.data.view(-1) for x in tensors]
         end, elements = end + x.nbytes, elements + x.numel()

@@ -168,7 +168,7 @@ class P2PWork(Work):
             transfer, once = self.transfer, [True]
 
             def tell() -> None:
-                with contextlib.suppress(IndexError):  # once: by us, or by who finishes it
+                with contextlib.suppress(IndexError):  # once: by us, or as it finishes
                     once.pop()
                     whole.complete(transfer.error)
 
@@ -242,7 +242,7 @@ class JobQueue:
                     self._wake.wait()
                 if not self._jobs:
                     return
-                self._running = True  # first: who sees no job waiting must see that one runs
+                self._running = True  # first: where no job is seen to wait, one is seen to run
                 job, work = self._jobs.popleft()
             self._do(job, work)
 

@@ -1,6 +1,6 @@
 """A bound on the memory that a rank allocates: its share of what a server gives to a whole run.
 
-The server looks at its ranks' memory once a second, and a rank fills a gigabyte in less. So the
+The server looks at its ranks' memory once per second, and a rank fills a gigabyte in less. So the
 system refuses to allocate more, at once: what asked for the memory raises.
 """
 
@@ -44,7 +44,7 @@ def in_words(error: BaseException, rank: int) -> str:
 
 
 def _allocated() -> int:
-    """Return the bytes that count towards RLIMIT_DATA."""
+    """Return the bytes that count toward RLIMIT_DATA."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""An attempt at an iteration: what can be given up as long as no rank has learnt of its gradient.
+"""An attempt at an iteration: what can be given up as long as no rank has learned of its gradient.
 
     with Attempt(job, minibatch, model, ids) as attempt:
         loss = job.forward(model, job.load(ids))
@@ -37,7 +37,7 @@ from workbench.store.skipped import KEY, Skipped
 if TYPE_CHECKING:
     from workbench.rank.job import Job
 
-MOST_IN_A_ROW = 10  # minibatches left out one after the other: more are no accident
+MOST_IN_A_ROW = 10  # minibatches left out one after the other: more are not chance
 MOST_TRIED = 1024  # samples of which each is tried by itself
 NOT_FINITE = "its gradient is not finite"
 

@@ -180,9 +180,9 @@ class Checkpointing:
             self._write()
 
     def _meet(self, iteration: int, number: int, *, ended: bool) -> bool:
-        """Write a checkpoint with the others, each of which is at an iteration of its own. Who has
-        ``ended`` comes until all have. ``number``: the checkpoint's, or 0, by this rank; that of
-        those that go on counts, then that of the furthest. Returns whether any goes on.
+        """Write a checkpoint with the others, each of which is at an iteration of its own. A rank
+        that has ``ended`` comes until all have. ``number``: the checkpoint's, or 0, by this rank;
+        that of those that go on counts, then that of the furthest. Returns whether any goes on.
         """
         job, group = self._job, self._job.metrics_group()
         words = torch.tensor([0 if ended else number, number if ended else 0, int(not ended)])

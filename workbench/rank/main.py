@@ -74,7 +74,7 @@ def main(driver: socket.socket) -> int:
         report, payload = _outcome(job, seconds)
     except BaseException as error:
         report, payload = _failure(rank, error), b""
-    if os.getpid() != pid:  # a fork that the user's code has made and let go on: it is no rank
+    if os.getpid() != pid:  # a fork that the user's code has made and let go on: not a rank
         os._exit(0)
     try:
         ipc.send(driver, report, payload)

@@ -1,4 +1,4 @@
-"""The memory of a rank's training: parameters, gradients, optimiser state, activations.
+"""The memory of a rank's training: parameters, gradients, optimizer state, activations.
 
 Each is counted where it is held; activations are those that autograd keeps for backward passes.
 
@@ -81,7 +81,7 @@ class Memory:
         self.weigh()
 
     def weigh(self) -> int:
-        """Return the bytes held now; look again at gradients and optimiser state."""
+        """Return the bytes held now; look again at gradients and optimizer state."""
         state = [
             value
             for optimizer in self._optimizers
@@ -93,7 +93,7 @@ class Memory:
         return self.weigh_gradients()
 
     def weigh_gradients(self) -> int:
-        """Return the bytes held after a backward pass, which changes no optimiser state: this is
+        """Return the bytes held after a backward pass, which changes no optimizer state: this is
         called often.
         """
         self.fixed["gradients"] = sum(

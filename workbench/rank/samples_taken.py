@@ -39,7 +39,7 @@ class Taken:
         )
         self._of: dict[int, list[int]] = {}  # that are under way
         self._parts: dict[int, Part] = {}
-        self._next = 1  # iterations after which it is told: 1, 4, 16, 64; or once a second
+        self._next = 1  # iterations after which it is told: 1, 4, 16, 64; or once per second
         self._told_at = time.monotonic()
 
     def abandon(self) -> None:

@@ -2,7 +2,7 @@
 
 Where a task's metrics call the model with what its loss has just called it with, and no layer does
 anything else in evaluation than in training, they get the output that is there: the metrics of a
-minibatch then cost microseconds in place of one more forward pass.
+minibatch then cost microseconds instead of one more forward pass.
 """
 
 from __future__ import annotations

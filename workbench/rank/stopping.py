@@ -10,7 +10,7 @@ from workbench.shared_memory.control_block import ABORT, STOP, STOP_ASKED
 def is_over(job: AtBorder, iteration: int) -> bool:
     """Return whether the run ends before this iteration because it was stopped, or has failed.
 
-    All agree on a border (borders.py), which rank 0 names. Where ranks wait for their neighbours
+    All agree on a border (borders.py), which rank 0 names. Where ranks wait for their neighbors
     only, some are ahead of it by then: at most by ``job.lead``. A rank that is served asks its
     servers, whose answer says that its last push is in.
     """

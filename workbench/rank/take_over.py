@@ -173,8 +173,8 @@ def resume_losses(job: Joining, before: Before | None, iteration: int) -> None:
 
 
 def exchange(job: Joining, name: str, text: str) -> list[str]:
-    """Return what each rank says under this name. They meet in the group's store: most often nobody
-    has to receive anything, and a group for it would be the longest part of recovery.
+    """Return what each rank says under this name. They meet in the group's store: most often no
+    rank has to receive anything, and a group for it would be the longest part of recovery.
     """
     store = PrefixStore(name, dist.group.WORLD.get_group_store())  # type: ignore[union-attr]
     store.set(str(job.rank), text)

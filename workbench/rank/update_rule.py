@@ -35,7 +35,7 @@ class Adam(_Uncompiled, torch.optim.Adam):
 def optimizer_of(
     exp: Experiment, parameters: Iterable[torch.Tensor], scale: float = 1.0
 ) -> torch.optim.Optimizer:
-    """Return the experiment's optimiser for these parameters. ``scale``: the size of minibatches as
+    """Return the experiment's optimizer for these parameters. ``scale``: the size of minibatches as
     a multiple of ``batch_size``, with which the learning rate grows.
     """
     rate = exp.rate_at(0) * scale

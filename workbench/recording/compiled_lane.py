@@ -1,6 +1,6 @@
 """A lane whose records are written by the compiled mover: the same bytes at the same places.
 
-The mover writes the rows of a message through the lane's journal, without Python; everybody else
+The mover writes the rows of a message through the lane's journal, without Python; all other code
 writes through ``write`` as through any lane's.
 """
 

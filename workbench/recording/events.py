@@ -99,7 +99,7 @@ STATUS_AT = 64  # in a lane's page
 assert STATUS_AT + STATUS.size <= METER_AT and METER_AT + METER_BYTES <= PAGE
 # Words of the header. H_SIZE: ranks in the whole group; H_END: 1 + the number of the last words;
 # H_FULL: there was no room for more records at some time; H_LOST: how many rows had no lane, and
-# H_LOST_NOT the same number inverted: stray bytes are no count. H_BORN: nanoseconds since 1970;
+# H_LOST_NOT the same number inverted: stray bytes are not a count. H_BORN: nanoseconds since 1970;
 # H_HOST, H_JOB: 1 + the number of a name; H_ATTEMPT: 1 + which attempt of the job; H_LEFT: how
 # often torchrun, process H_AGENT, may still restart it; H_AGENT_BORN: when that began, in ticks
 # since the machine's start. H_ERROR: 1 + the number of the error that it raised, as JSON.

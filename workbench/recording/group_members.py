@@ -1,6 +1,6 @@
 """The ranks of a process group, written among a trace's names: "ranks of group 2: 0-3,5".
 
-A group is made once, and no row tells who is in it; a name costs a few bytes, once.
+A group is made once, and no row tells which ranks are in it; a name costs a few bytes, once.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def nowhere() -> Log:
 @dataclass(eq=False, slots=True)
 class Place:
     """The place in memory that a lane writes to, and after it others; ``index`` -1: nowhere.
-    ``knocks``: the word that wakes who reads the rings.
+    ``knocks``: the word that wakes the process that reads the rings.
     """
 
     index: int

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from workbench.shared_memory.ordering import fence
 
 _Records = npt.NDArray[np.void]  # of events.ROW or events.CONTEXT
-FARTHEST = 2**62  # a number beyond it is none: nobody writes so many
+FARTHEST = 2**62  # a number beyond it is not one: so many are never written
 _T = TypeVar("_T", bound=np.generic)
 
 

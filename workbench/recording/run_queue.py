@@ -17,7 +17,7 @@ LOOK = 0.2  # seconds between two looks at processes
 class RunQueue:
     """The time that the creating thread has been ready to run without a core.
 
-    It says who is late through no fault of its own: where there are more ranks than cores.
+    It says which rank is late through no fault of its own: where there are more ranks than cores.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class OwnTime:
 
     @property
     def seconds(self) -> float:
-        """So far. To be asked several times a second: from one time to the next it looks again."""
+        """So far. Ask several times per second: it looks again from one time to the next."""
         moment = time.monotonic()
         if (passed := moment - self._at) >= LOOK:
             after = {pid: thread_times(pid) for pid in self._pids}

@@ -196,7 +196,7 @@ class Watching(Shown):
 def watch(folder: Place) -> Watching:
     """Watch a job that another program started, and that records into ``folder``: as ``workbench
     attach`` prints it, or as WORKBENCH_TRACE names it. The folder may come later than the watcher.
-    On this machine, the address of the job's page does in place of its folder.
+    On this machine, the address of the job's page works as well as its folder.
 
     What comes back shows itself in Jupyter, follows the job, and changes nothing in it; ``wait()``
     waits for the job's end, and ``close()`` ends the following.

@@ -125,7 +125,7 @@ class Elastic(Steering):
         )
 
     def _start(self, ranks: Sequence[int], team: Team | None) -> Sequence[RankHandle]:
-        """Start fresh ranks, each with a new trace, in place of those that ended."""
+        """Start fresh ranks, each with a new trace, instead of those that ended."""
         if not ranks:
             return []
         handles = self._launcher.take(ranks)

@@ -1,4 +1,4 @@
-"""The address of a job's page, as ``workbench attach`` and ``watch`` print it, in place of the
+"""The address of a job's page, as ``workbench attach`` and ``watch`` print it, instead of the
 folder that the job records into: the page answers which folder that is.
 
 Records are read from files, never through the page; so the job has to be on this machine.
@@ -37,7 +37,7 @@ def folder_at(place: str | os.PathLike[str]) -> Path:
     if answer.get("machine") != clock_identity():
         raise WorkbenchError(
             f"the job at {text} is on another machine, in {answer.get('folder')}: watch that "
-            "folder there, or where its disk is shared name the folder in place of the address"
+            "folder there, or where its disk is shared name the folder instead of the address"
         )
     return Path(str(answer["folder"]))
 

@@ -2,8 +2,8 @@
 
 A rank that raised says so; one that was killed leaves no word. Of several the one that lost a peer
 is a consequence, as is most often one that was killed after another had raised: torchrun does that.
-Ranks that were killed while they had waited for long hung, and were ended from outside: then who
-waited for which is the reason, and no rank's end.
+Ranks that were killed after a long wait hung, and were ended from outside: then the reason is which
+rank waited for which, and not a rank's end.
 """
 
 from __future__ import annotations

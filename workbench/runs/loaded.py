@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from workbench.common.arguments import Job, Place, checked
-from workbench.formats.reading import read, recognised
+from workbench.formats.reading import read, recognized
 from workbench.runs.display_mixin import Shown
 from workbench.runs.failure import read_facts
 from workbench.runs.job_failure import note_failure
@@ -63,7 +63,7 @@ def load(path: Place, *, partial: bool = False, job: Job = -1) -> Loaded:
     >>> job = wb.load("/tmp/trace")
     """
     place = Path(path)
-    if not _is_ours(place) and (files := recognised(place)):
+    if not _is_ours(place) and (files := recognized(place)):
         return Loaded(read(files))
     store = Store.load(path, partial=partial, job=job)
     if place.is_dir():

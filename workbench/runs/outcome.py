@@ -38,7 +38,7 @@ def outcome(
     )
     if error is not None:
         error.result = result
-    # Where the run went on from; a fresh rank may not have been told.
+    # Where the run went on from; a fresh rank might not have been told.
     history: Mapping[str, list[float]] = max(
         (one["history"] for one in done.values()), key=len, default={}
     )

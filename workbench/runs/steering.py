@@ -242,7 +242,7 @@ class Steering:
 
     def _freeze_for(self, rank: int, seconds: float) -> None:
         """Stop a rank's process for a time, or until ``thaw``, as the experiment asks for it."""
-        with self._lock:  # who sees the row and thaws the rank does so after it was frozen
+        with self._lock:  # a thread that sees the row thaws the rank after it was frozen
             self._fault("freeze", rank, seconds)
             self._control.set_rank(rank, THAW_AT, time.monotonic_ns() + int(seconds * 1e9))
             self._note_frozen(rank, True)

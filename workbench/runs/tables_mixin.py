@@ -30,8 +30,8 @@ class Tables:
         rank; sent, received: bytes; through: their sum, what passes its network card; messages:
         the number that it sent.
 
-        ``by_peer``: a row per rank, peer and kind of message instead, with rank; peer: whom it sent
-        to; what: the collective, or the name of a message from one to another, such as
+        ``by_peer``: a row per rank, peer and kind of message instead, with rank; peer: where it
+        sent to; what: the collective, or the name of a message from one to another, such as
         "activation"; group: of ranks; sent: bytes; messages.
         """
         from workbench.analysis.tables import traffic
@@ -64,7 +64,7 @@ class Tables:
         """List the iterations of each rank that computes: a row per rank and iteration.
 
         rank; iteration; start_ms; took_ms: until the rank's next one starts, null in its last;
-        computing_ms: of that, loading, forward and backward passes, and its own optimiser.
+        computing_ms: of that, loading, forward and backward passes, and its own optimizer.
         """
         from workbench.analysis.tables import iterations
 

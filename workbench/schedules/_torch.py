@@ -1,6 +1,6 @@
 """Grids as torch.distributed.pipelining itself makes them, in our actions.
 
-torch makes a grid in the constructor of a schedule, which wants stages; its own visualiser gives it
+torch makes a grid in the constructor of a schedule, which wants stages; its own visualizer gives it
 stand-ins, and we ask that. Forward and backward that torch overlaps in one action (DualPipeV) are
 written one after the other; its idle cells and reductions are left out.
 """

@@ -59,7 +59,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # EVENTS: a bit for each fault of the experiment whose event has come, by its number.
 # WAITS: it waits for the source of its samples.
 # LEAVES: it was told to go, and asks for a border at which all leave their group.
-# LATE: whom it waits for in vain (``late_word``).
+# LATE: the rank that it waits for in vain (``late_word``).
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
 # to the next that it loads.
@@ -99,7 +99,7 @@ OUTDATED = "a rank was lost, and the others form a new group"  # their words, wh
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run
 CHECKPOINT_ASKED = -1  # the same of CHECKPOINT
 REGROUP_ASKED = -1  # and of REGROUP
-SLICE = 0.05  # seconds: the longest that anybody blocks without looking around
+SLICE = 0.05  # seconds: the longest that a thread blocks without looking around
 
 
 def late_word(rank: int, generation: int) -> int:
@@ -284,7 +284,7 @@ class Gate:
 
     All its groups and threads share it: a grant lets the first of them that looks pass. A
     ``key`` names what passes as one with ``unit="step"``: a step of an algorithm (its group, the
-    collective, the step), or a message. ``who`` stands: a thread, or an engine of messages.
+    collective, the step), or a message. A ``waiter`` stands: a thread, or an engine of messages.
     """
 
     def __init__(self, control: Control, rank: int) -> None:
@@ -308,11 +308,11 @@ class Gate:
             self._wake_another()
         return held
 
-    def lets_chunk(self, who: Hashable, key: Hashable, iteration: int) -> bool:
-        """Return whether this chunk may pass now. If not, ``who`` stands until it asks again, or
-        leaves.
+    def lets_chunk(self, waiter: Hashable, key: Hashable, iteration: int) -> bool:
+        """Return whether this chunk may pass now. If not, ``waiter`` stands until it asks again,
+        or leaves.
         """
-        return not self.words[HELD] or self._look(who, lambda: self._may_pass(key, iteration))
+        return not self.words[HELD] or self._look(waiter, lambda: self._may_pass(key, iteration))
 
     def pass_iteration(self, iteration: int) -> None:
         """Wait here before an iteration while the ranks are held."""
@@ -324,25 +324,25 @@ class Gate:
             self.leave(me)
             self._wake_another()
 
-    def leave(self, who: Hashable) -> None:
+    def leave(self, waiter: Hashable) -> None:
         """Withdraw the wish to pass."""
-        if who in self._standing:
+        if waiter in self._standing:
             with self._passing:
-                self._standing.pop(who, None)
+                self._standing.pop(waiter, None)
                 self._note()
 
-    def _look(self, who: Hashable, may: Callable[[], bool]) -> bool:
+    def _look(self, waiter: Hashable, may: Callable[[], bool]) -> bool:
         with self._passing:
             fence()  # the words of a pause were written before HELD
-            if self._holds != self.words[HOLDS]:  # who stood in another one has gone on since
+            if self._holds != self.words[HOLDS]:  # those of an earlier pause have gone on since
                 self._holds = self.words[HOLDS]
                 self._standing.clear()
             grant = self.words[GRANT]  # before the answer: a grant that comes now is not known
             passes = may()
             if passes:
-                self._standing.pop(who, None)
+                self._standing.pop(waiter, None)
             else:
-                self._standing.setdefault(who, time.monotonic_ns())
+                self._standing.setdefault(waiter, time.monotonic_ns())
             self._note()
             fence()
             self.control.set_rank(self.rank, SEEN, grant)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from workbench.shared_memory.control_block import CHECKPOINT, REGROUP, STOP
 
-GONE = -1  # in place of it: the rank has ended. 0: it shares the driver's memory
+GONE = -1  # instead of it: the rank has ended. 0: it shares the driver's memory
 _BITS = 20
 _LOW = (1 << _BITS) - 1
 

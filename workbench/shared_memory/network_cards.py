@@ -1,8 +1,8 @@
 """Emulated network cards: a bandwidth each way, which all links of a host's ranks share.
 
-A card carries one slot after another in the order in which they were posted, whoever sends them;
-so several senders to one host take turns (incast). Its two clocks, for what leaves and what comes,
-stand in the control block; a lock beside them makes a reservation one step for all ranks.
+A card carries one slot after another in the order in which they were posted, whichever rank sends
+them; so several senders to one host take turns (incast). Its two clocks, for what leaves and what
+comes, stand in the control block; a lock beside them makes a reservation one step for all ranks.
 """
 
 from __future__ import annotations

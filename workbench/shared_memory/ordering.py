@@ -1,11 +1,11 @@
 """The order in which other processes see what is written to shared memory.
 
-What one process tells another without a lock, it tells by a word that is written last: who sees the
-word sees all that was written before it. x86 keeps that order by itself; ARM, POWER and RISC-V keep
-it where a fence stands, one before the word is written and one after it is read. ``publish`` writes
-such a word and ``observe`` reads one; ``fence`` stands where data and words are more than that. On
-x86 none of them costs anything. Elsewhere the fence is C's, of the compiled extension: Python has
-none, so that such a machine is refused without it (``need_order``).
+What one process tells another without a lock, it tells by a word that is written last: a process
+that sees the word sees all that was written before it. x86 keeps that order by itself; ARM, POWER
+and RISC-V keep it where a fence stands, one before the word is written and one after it is read.
+``publish`` writes such a word and ``observe`` reads one; ``fence`` stands where data and words are
+more than that. On x86 none of them costs anything. Elsewhere the fence is C's, of the compiled
+extension: Python has none, so that such a machine is refused without it (``need_order``).
 
     published word        behind it                    written by             read by
     H_MAGIC               a trace's header             Recorder               store/rank_reader
@@ -20,7 +20,7 @@ none, so that such a machine is refused without it (``need_order``).
     W_ALARM               why a group has failed       peer_page              peer_page
     a mailbox's number    its semaphores               peer_page              peer_page
     W_LEAVING             all that it sent is taken    peer_page              peer_page
-    HELD, GRANT, SEEN     a pause; a step; who stands  control_block          control_block
+    HELD, GRANT, SEEN     a pause; a step; a waiter    control_block          control_block
 
 Acquired and released, semaphores order by themselves: a mailbox's headers and slots, tensors that
 are read in place, the clocks of network cards. So do sockets and pipes, and the kernel where a
@@ -47,17 +47,17 @@ WEAK = platform.machine().lower() not in ORDERED
 WHOLE_WORDS = sys.maxsize > 2**32 and sys.byteorder == "little"
 
 
-def need_order(who: str) -> None:
+def need_order(what: str) -> None:
     """Raise WorkbenchError where one process could see another's stores in another order."""
     machine = platform.machine() or "unknown"
     if not WHOLE_WORDS:
         raise WorkbenchError(
-            f"{who} needs a 64-bit little-endian processor and Python, and this one ({machine}) is "
-            "none: what ranks record and tell each other could be read half written"
+            f"{what} needs a 64-bit little-endian processor and Python, which this machine "
+            f"({machine}) lacks: what ranks record and tell each other could be read half written"
         )
     if WEAK and native.extension().module is None:
         raise WorkbenchError(
-            f"{who} needs the compiled mover on this machine ({machine}), which shows stores to "
+            f"{what} needs the compiled mover on this machine ({machine}), which shows stores to "
             "other processes in any order: what ranks record and tell each other could be read "
             f"half written. It is not here: {native.extension().reason}. Install a wheel that has "
             "it (`make wheels` builds one for aarch64), or a C compiler and then the workbench "

@@ -117,7 +117,7 @@ class Segment:
 
     def close(self) -> None:
         """Give the descriptor back; the mapping goes with its last user."""
-        fd, self.fd = self.fd, -1  # first: two threads that close at once may not close twice
+        fd, self.fd = self.fd, -1  # first: two threads that close at once must not close twice
         if fd >= 0:
             os.close(fd)
 

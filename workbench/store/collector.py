@@ -40,7 +40,7 @@ LONGEST_WATCH_S = 3000.0  # it ends when a word is set
 
 
 class Collector:
-    """Drains ``traces`` (rank -> TRACE_BYTES of memory) into ``store``, about 25 times a second;
+    """Drains ``traces`` (rank -> TRACE_BYTES of memory) into ``store``, about 25 times per second;
     less often while there is little and no page follows.
 
     ``records`` and ``dropped`` count since the start; ``cpu_ns`` is the processor time that

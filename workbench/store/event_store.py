@@ -1,10 +1,10 @@
 """The store: every event of a run, appended while it runs, queried at any moment.
 
     collector -> append(records)  ->  raw batches  ->  frames (polars)  ->  Parquet parts in a
-                 25 times a second    64 bytes a row   on demand            folder of our own
+                 25 times per second  64 bytes a row   on demand            folder of our own
 
 Rows keep the order in which they arrived; within a lane that is the order of ``seq``. A row is
-turned into polars once: the next snapshot reuses it. Who reads does not make the collector wait.
+turned into polars once: the next snapshot reuses it. A reader does not make the collector wait.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CONVERTED_AT_ONCE = 262_144  # rows: bounds what a conversion needs on top
 class Store:
     """The event table of one run. ``metadata`` (strings: spec, result, clock) is saved with it.
 
-    ``memory_rows`` is how many rows may stay in memory (64 bytes each, 140 once they were looked
+    ``memory_rows`` is how many rows stay in memory (64 bytes each, 140 once they were looked
     at); older ones go to Parquet parts in a private temporary folder, which goes with the store.
     """
 

@@ -1,4 +1,4 @@
-"""Holds of the ranks by a reader, as they are stored with a run: such time is no rank's."""
+"""Holds of the ranks by a reader, as they are stored with a run: such time is not a rank's."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
     others      others        as they are
 
 Rows come in pieces of a million in the order of arrival, each piece sorted by rank, lane and seq.
-Neighbours are alike, so a row takes 6 to 10 bytes; what writing needs in memory is one piece's,
+Neighbors are alike, so a row takes 6 to 10 bytes; what writing needs in memory is one piece's,
 however long the run was; a row group is of few lanes and a short time, so that a filter reads few.
 
 The file carries a checksum of itself. Parquet's own readers believe damaged bytes: they give other
@@ -38,7 +38,8 @@ DOCUMENT = "workbench"  # the key of our metadata in the Parquet file: JSON
 PIECE_ROWS = 1 << 20
 GROUP_ROWS = 1 << 17
 LEVEL = 6  # of zstd
-_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # a panic is no PolarsError
+# A panic is not a PolarsError.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _ROW = "__row"
 _DISK = {name: dtype for name, dtype in SCHEMA.items() if name not in ("end_ns", "seq")} | {
     "took": pl.Int64(),

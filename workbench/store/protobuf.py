@@ -59,7 +59,7 @@ def messages(data: bytes) -> Iterator[bytes]:
 def fields(data: bytes) -> Fields:
     """Decode a message: field number -> its values, numbers unsigned, the rest as bytes.
 
-    Raises ValueError for what is no message.
+    Raises ValueError for what is not a message.
     """
     result: dict[int, list[Any]] = {}
     at = 0

@@ -39,7 +39,7 @@ STRAGGLER_S = 2.0  # so long a rank is awaited when all others have gone
 
 class Follower:
     """Appends what the ranks of the job that writes to ``folder`` record to ``store``, about 25
-    times a second, until all of them have gone (``over``).
+    times per second, until all of them have gone (``over``).
 
     ``ranks`` are those found so far, each by the newest of its processes; ``problems`` says by
     folder what is not read, and why.

@@ -1,7 +1,7 @@
-"""AD-PSGD: a rank that is ready averages its parameters with one neighbour, without a wait for all.
+"""AD-PSGD: a rank that is ready averages its parameters with one neighbor, without a wait for all.
 
-The ranks are two sides of a graph. An active one sends its parameters to a neighbour drawn at
-random while it computes its gradient, gets that neighbour's back, takes the mean of both, and
+The ranks are two sides of a graph. An active one sends its parameters to a neighbor drawn at
+random while it computes its gradient, gets that neighbor's back, takes the mean of both, and
 updates. A passive one trains likewise, while a thread of its own answers: it sends its parameters
 back and takes the mean, in one go. Only active ranks wait, and only for a thread that never does:
 so there is no deadlock, and a slow rank delays no other.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 TRAITS = Traits(
-    title="AD-PSGD", replicas="own", recovers="any", skips="own share", messages="neighbours"
+    title="AD-PSGD", replicas="own", recovers="any", skips="own share", messages="neighbors"
 )
 
 GRAPHS = ("bipartite", "ring")
@@ -68,7 +68,7 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
 
     result, sides = _sides(exp.ranks, config)
     active = [rank for rank, side in enumerate(sides) if side == 0 and result.out_of(rank)]
-    words = "Each active rank averages with one passive neighbour at a time, drawn at random."
+    words = "Each active rank averages with one passive neighbor at a time, drawn at random."
     left = pairs_rate(result, active)
     return peers(result, words, synchronous=False, rate=left, pairs=True, stands=active)
 

@@ -161,7 +161,7 @@ def train(job: Job, config: Config) -> None:
         lambda: job.recorder.mark(CODE["metric"], "buckets rebuilt"),
     )
     state, hook = _hook(config)
-    parallel.register_comm_hook(*_labelled_hook(job, book, state, hook))
+    parallel.register_comm_hook(*_labeled_hook(job, book, state, hook))
     optimizer = job.optimizer(model)
     if config.compression == "powersgd":
         job.keep("compression", Compression(state), "per rank")
@@ -228,13 +228,13 @@ def _hook(config: Config) -> tuple[Any, Hook]:
     return dist.group.WORLD, named[config.compression]
 
 
-def _labelled_hook(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
+def _labeled_hook(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
     """Return the same hook, with the bucket's name on its collectives."""
 
-    def labelled_hook(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
+    def labeled_hook(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
         book.saw(bucket)
         job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
         with job.label(f"bucket {bucket.index()}"):
             return hook(state, bucket)
 
-    return state, labelled_hook
+    return state, labeled_hook

@@ -4,7 +4,7 @@ only while it computes with it.
     forward    gather 0 · compute · free | gather 1 · compute · free | ...
     backward   ... | gather 1 · compute · free · reduce-scatter its gradient | gather 0 · ...
 
-Parameters, gradients and the optimiser's state lie on a rank as 1/p of each layer; a layer costs an
+Parameters, gradients and the optimizer's state lie on a rank as 1/p of each layer; a layer costs an
 all-gather in forward, one more in backward, and a reduce-scatter: 3(p-1)/p of its bytes sent by a
 rank, 3/2 of what a ring all-reduce sends.
 

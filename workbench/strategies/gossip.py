@@ -1,14 +1,14 @@
-"""Gossip: every rank mixes its parameters with those of its neighbours, and never with all.
+"""Gossip: every rank mixes its parameters with those of its neighbors, and never with all.
 
-In each iteration a rank sends its parameters to its neighbours while it computes its gradient,
+In each iteration a rank sends its parameters to its neighbors while it computes its gradient,
 takes a weighted mean of theirs and its own, and updates that: X <- XW - ηG. Columns of W add up to
 1, so that the mean of all replicas moves as data parallel training's parameters do, but for
 gradients that are taken at replicas which are not the mean.
 
 Paper   Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms? A Case Study
         for Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017.
-Cost    a rank sends its parameters to each neighbour, so 2L bytes per iteration in a ring of any
-        number of ranks (data parallel: 2(p-1)/p·L), and waits for its neighbours only.
+Cost    a rank sends its parameters to each neighbor, so 2L bytes per iteration in a ring of any
+        number of ranks (data parallel: 2(p-1)/p·L), and waits for its neighbors only.
 Law     without gradients the mean stays, and disagreement shrinks to |λ₂| of it per round. Mixed
         after the update, over a complete graph, it is data parallel within rounding (SGD).
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 GRAPHS = ("ring", "complete", "torus", "exponential")
-TRAITS = Traits(replicas="own", recovers="any", skips="own share", messages="neighbours")
+TRAITS = Traits(replicas="own", recovers="any", skips="own share", messages="neighbors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     result = _graph(exp.ranks, config)
     left = rate(result.weights)
     share = f"{left:.0%}" if left < 0.99 else f"{left:.1%}"
-    words = f"All mix with their neighbours every iteration: {share} of what differs is left."
+    words = f"All mix with their neighbors every iteration: {share} of what differs is left."
     return peers(result, words, rate=left)
 
 

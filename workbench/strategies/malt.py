@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 TRAITS = Traits(
-    title="MALT", replicas="own", recovers="any", skips="own share", messages="neighbours"
+    title="MALT", replicas="own", recovers="any", skips="own share", messages="neighbors"
 )
 
 

@@ -7,7 +7,7 @@
 Seed and number of a trial decide its faults, so that a failure can be had again. What must hold:
 the run ends in time; where it recovers, or no rank was lost, it ends well, with every loss there
 and replicas that are equal to the bit, and in float64 with the losses of the uninterrupted
-training (studies/uninterrupted.py); where it may not go on, or no rank is left of a role (such as
+training (studies/uninterrupted.py); where it cannot go on, or no rank is left of a role (such as
 the only server), its error names a rank that was struck;
 nothing was noticed without a fault, no loss of a rank went unnoticed, no process is left.
 
@@ -103,7 +103,7 @@ def _kinds(exp: Experiment) -> list[Kind]:
         kinds += ["corrupt"]
     if exp.recovers:  # else the signal ends a process that has not asked to hear of it
         kinds += ["preempt"]
-    if exp.recovers and exp.min_ranks:  # else no rank may be missing at the start
+    if exp.recovers and exp.min_ranks:  # else all ranks must be there at the start
         kinds += ["fail_to_start"]
     if exp.ranks > 1 and is_elastic(exp):
         kinds += ["join"]

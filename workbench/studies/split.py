@@ -59,7 +59,7 @@ class Split:
     cut: Cut
     microbatch: int  # samples
     peaks: tuple[int, ...]  # most microbatches in flight, by stage
-    memory: tuple[int, ...]  # bytes of each stage: with gradients, optimiser state, activations
+    memory: tuple[int, ...]  # bytes of each stage: with gradients, optimizer state, activations
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _called(layer: LayerCost) -> str:
 
 
 def state_factor(exp: Experiment) -> float:
-    """Return the bytes of optimiser state per byte of parameters."""
+    """Return the bytes of optimizer state per byte of parameters."""
     return 2.0 if exp.optimizer == "adam" else float(exp.momentum != 0)
 
 

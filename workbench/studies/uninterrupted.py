@@ -33,8 +33,8 @@ _KNOWN: dict[str, list[float]] = {}  # an experiment as YAML -> its losses
 
 
 def differs_from_uninterrupted(exp: Experiment, live: Run, result: Result) -> str:
-    """Return where the losses of a run that ended well are not those of the training that nobody
-    interrupted; "" where they are, or where it cannot be said.
+    """Return where the losses of a run that ended well are not those of the uninterrupted
+    training; "" where they are, or where it cannot be said.
     """
     if exp.dtype != DTYPE or exp.scale_batch or exp.resume:
         return ""
@@ -52,7 +52,7 @@ def differs_from_uninterrupted(exp: Experiment, live: Run, result: Result) -> st
         return ""
     return (
         f"the loss of iteration {at + 1} is {result.losses[at]:.17g}, and {alone[at]:.17g} in one "
-        "process that nobody interrupts"
+        "uninterrupted process"
     )
 
 

@@ -107,7 +107,7 @@ def whole_elements(nbytes: int, itemsize: int) -> int:
     """Return the number of elements in these bytes. Raises ValueError unless it is whole."""
     elements, rest = divmod(nbytes, itemsize)
     if rest:
-        raise ValueError(f"{nbytes} bytes are no whole number of elements of {itemsize} bytes")
+        raise ValueError(f"{nbytes} bytes are not a whole number of elements of {itemsize} bytes")
     return elements
 
 

@@ -33,7 +33,7 @@ TEXTS = ["lane", "kind", "collective", "algorithm", "phase", "group", "name"]
 OWN, LOST = (
     -1,
     -2,
-)  # in place of a send's number: the rank's own part; a send that is not in the table
+)  # instead of a send's number: the rank's own part; a send that is not in the table
 
 Counts = npt.NDArray[np.int32]
 
@@ -172,7 +172,7 @@ def _play(
     while len(queues):
         is_send = arrival[at] < 0
         ready = is_send | done[np.maximum(number[at], -1)]
-        if not ready.any():  # arrivals that wait for each other: the table is no record of a run
+        if not ready.any():  # arrivals that wait for each other: the table is not a record of a run
             ready[:] = True
         leaving, coming = ready & is_send, ready & ~is_send
         carried[number[at[leaving]]] = held[queues[leaving]]

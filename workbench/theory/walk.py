@@ -82,7 +82,7 @@ class Walker(Communicator):
         super().__init__(members, "comm", "walk", control=None)
 
     def note_in(self, slots: Any, name: Callable[[str], int]) -> None:
-        """Let ``slots`` note the moves in place of this rank's own; ``name`` numbers the names."""
+        """Let ``slots`` note the moves instead of this rank's own; ``name`` numbers the names."""
         recorder: Any = SimpleNamespace(name=name)
         self.slots, self.recorder, self._mover = slots, recorder, NoMover()
         slots.recorder, slots.mover = recorder, self._mover

@@ -86,7 +86,7 @@ class AlarmLines:
         break_connections(self._group, self._far)
         for listener in self._listeners:
             listener.join(1.0)
-        self.ended = lambda far, said_bye: None  # it knows whom we serve: memory goes at once
+        self.ended = lambda far, said_bye: None  # it refers to our owner: memory goes at once
 
 
 def break_connections(group: Any, ranks: list[int]) -> None:

@@ -56,7 +56,7 @@ _together = _Together()
 
 
 def collecting() -> bool:
-    """Return whether some thread rings its bells at the end of ``together``: no mover may then."""
+    """Return whether some thread rings its bells as ``together`` ends: then a mover must not."""
     return _together.thread != 0
 
 
@@ -98,7 +98,7 @@ class Bells:
         fence()
 
     def wait(self, seconds: float) -> None:
-        if _together.thread == threading.get_ident():  # who is waited for may wait for us
+        if _together.thread == threading.get_ident():  # the peer that we wait for may wait for us
             _together.ring()
         self.semaphore.acquire(True, seconds)
         self.hush()

@@ -3,8 +3,8 @@
 A rank waits on semaphores here as it does in shared memory, and a full row of slots holds its
 sender back. Receives for all free slots are posted ahead: Gloo sends a message once the other side
 has asked for it, and on a slow link that question would wait behind the data of the other
-direction, for every slot anew. On each side a thread waits for what is under way. What else a board
-would tell (a peer has ended, the group has failed) comes over the wire too.
+direction, again for every slot. On each side a thread waits for what is under way. What else a
+board would tell (a peer has ended, the group has failed) comes over the wire too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from workbench.transports.peer_page import PLANES, Board, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
-# An idle channel is no error, and a wait that Gloo itself ends takes the connection with it: the
-# deadlines are those of our own waits (messaging/watchdog.py).
+# An idle channel is not an error, and a wait that Gloo itself ends takes the connection with it:
+# the deadlines are those of our own waits (messaging/watchdog.py).
 _NO_TIMEOUT = timedelta(days=365)
 
 
@@ -260,5 +260,5 @@ class GlooChannels:
             inbox.thread.join(1.0)
         for outbox in self._outboxes.values():
             outbox.thread.join(1.0)
-        self._outboxes, self._inboxes = {}, {}  # they know us, and ``ended`` whom we serve:
+        self._outboxes, self._inboxes = {}, {}  # they refer to us, and ``ended`` to our owner:
         self.ended = lambda far, said_bye: None  # without these loops memory goes at once

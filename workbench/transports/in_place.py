@@ -2,8 +2,9 @@
 
 Through a mailbox a message is copied twice, into slots and out of them. A tensor that ``Lender``
 made lies in a memfd of its own: its message is a slot that only says where, and the receiver copies
-from there, into its own tensor. Until then the message is not sent: its sender may not write to it.
-A receiver that reads a message once need not copy it: it reads it where it lies, and gives it back.
+from there, into its own tensor. Until then the message is not sent: its sender must not write to
+it. A receiver that reads a message once need not copy it: it reads it where it lies, and gives it
+back.
 
     the slot's header     step: the descriptor's number + 1   chunk: the first byte
                           checksum: the memfd's inode, because numbers of descriptors are used again

@@ -117,7 +117,7 @@ class JoinWatch:
 class WatchedStore(Store):
     """The keys of a group in torch's store while its ranks join it: a wait for a key looks around.
 
-    Gloo calls it from C++, so whoever makes it keeps it as long as the group that calls it.
+    Gloo calls it from C++, so its maker keeps it as long as the group that calls it.
     """
 
     def __init__(self, store: Store, watch: JoinWatch) -> None:

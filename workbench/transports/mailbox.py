@@ -40,7 +40,7 @@ class Header(NamedTuple):
     slot: int
     nbytes: int  # of this payload
     signature: int  # of the sender's call: messaging/fingerprint.py
-    arrives: int = 0  # CLOCK_MONOTONIC ns before which the receiver may not look; 0: at once
+    arrives: int = 0  # CLOCK_MONOTONIC ns before which the receiver must not look; 0: at once
     total: int = 0  # bytes of the whole message
     tag: int = 0
     checksum: int = 0

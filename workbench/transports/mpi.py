@@ -249,4 +249,4 @@ class MpiChannels:
         self._lines.close()
         self.job.close(self._addresses, [*self._outboxes.values(), *self._inboxes.values()])
         self._outboxes, self._inboxes, self._addresses = {}, {}, {}
-        self.ended = lambda far, said_bye: None  # it knows whom we serve: memory goes at once
+        self.ended = lambda far, said_bye: None  # it refers to our owner: memory goes at once

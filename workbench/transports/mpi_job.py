@@ -204,7 +204,7 @@ def begin(ranks: int, deadline: float, lone: bool) -> tuple[MpiJob | None, str]:
         return None, "MPI_Init has failed there"
     world = MPI.COMM_WORLD
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
-        return None, "its MPI may not be called from several threads (MPI_THREAD_MULTIPLE)"
+        return None, "its MPI must not be called from several threads (MPI_THREAD_MULTIPLE)"
     if world.Get_size() != ranks:
         return None, f"its MPI counts {world.Get_size()} ranks, not {ranks}"
     for one in (world, MPI.COMM_SELF):

@@ -1,6 +1,6 @@
 """A rank's board: a page that its peers on the same host read, and where they can leave an alarm.
 
-It says which operation of the group the rank is in, where its mailboxes are, and whether somebody
+It says which operation of the group the rank is in, where its mailboxes are, and whether a rank
 has found that the group cannot go on. One board a rank and group; peers find it through the store.
 """
 
@@ -79,7 +79,7 @@ class Board:
 
     @classmethod
     def create(cls, size: int) -> Board:
-        # Mailboxes by plane and peer; who has come; who has given up.
+        # Mailboxes by plane and peer; the peers that have come; those that have given up.
         nbytes = TABLE_AT + 8 * (len(PLANES) + 2) * size
         return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
 

@@ -9,7 +9,7 @@ of living ones. So each rank writes a word that is new, and is answered:
     the others    ready/<name>/<rank>  once its word is in the roster
     rank 0        begin/<name>     written once all others are ready
 
-A word of a former attempt makes nobody ready; rank 0 looks again and writes another roster. The
+A word of a former attempt makes no rank ready; rank 0 looks again and writes another roster. The
 roster's name is the prefix of every key of the group from here on. TORCHELASTIC_RESTART_COUNT could
 not be it: agents of several hosts count restarts differently, as only the one whose worker failed
 counts.
@@ -58,7 +58,7 @@ def meet(
     """Wait until all ranks of the group are here, at the same time; ``world[i]`` is the world rank
     of its rank i.
 
-    ``look`` raises what makes waiting useless. Raises RunTimeout, which names who has not come.
+    ``look`` raises what makes waiting useless. Raises RunTimeout, which names the missing ranks.
     """
     progress = _Progress.of(store, world, group)
     progress.publish(world[rank])

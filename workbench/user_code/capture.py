@@ -89,7 +89,7 @@ def _takes(luggage: _Luggage, name: str, obj: Any) -> str:
 
 @dataclass
 class _Part:
-    """One statement of the travelling code, and the names that it needs."""
+    """One statement of the traveling code, and the names that it needs."""
 
     text: str
     now: set[str] = field(default_factory=set)  # while it runs

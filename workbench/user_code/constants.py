@@ -29,7 +29,7 @@ def fields_of(value: Any, name: str, by: str) -> dict[str, Any]:
     if not same:
         raise SpecError(
             f"{by} uses {name}, a {kind_of(value)} with more state than its fields: ranks make it "
-            f"anew from its fields, and would get another object. Make it inside {by}, or pass it "
+            f"again from its fields, and would get another object. Make it inside {by}, or pass it "
             "as an option"
         )
     return values
@@ -42,7 +42,7 @@ def _equal(one: object, other: object) -> bool:
 def literal(value: object) -> str | None:
     """Return a plain constant as source, or None.
 
-    Only exact types: an IntEnum member is no plain int.
+    Only exact types: an IntEnum member is not a plain int.
     """
     if type(value) is float and not math.isfinite(value):
         return f"float({str(value)!r})"

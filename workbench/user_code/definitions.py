@@ -201,7 +201,7 @@ def _closure(function: types.FunctionType) -> dict[str, object]:
             result[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    result.pop("__class__", None)  # super() makes it anew
+    result.pop("__class__", None)  # super() makes it again
     return result
 
 

@@ -112,7 +112,7 @@ def load_path(text: str) -> Any:
     place = split_path(text)
     if place is None:
         raise SpecError(
-            f"{text!r} is no path to code: write file.py:Name, as in 'my_task.py:MyTask'"
+            f"{text!r} is not a path to code: write file.py:Name, as in 'my_task.py:MyTask'"
         )
     return _attribute(_load_file(place[0]), place[1], text)
 
@@ -213,7 +213,7 @@ def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str]
 @lru_cache(64)  # a form makes an experiment for every key that is typed
 def methods(code: str, name: str) -> frozenset[str] | None:
     """Return the methods of class ``name`` in ``code``, inherited ones too; None if they cannot be
-    read: it is no class, or has a base class from elsewhere. Raises SpecError for bad syntax.
+    read: it is not a class, or has a base class from elsewhere. Raises SpecError for bad syntax.
     """
     classes = {one.name: one for one in parsed(code, name).body if isinstance(one, ast.ClassDef)}
     names: set[str] = set()
@@ -230,7 +230,7 @@ def methods(code: str, name: str) -> frozenset[str] | None:
 
 def constant(code: str, name: str, where: str) -> Any:
     """Return a constant that ``code`` binds at its top level; None where there is none. Raises
-    SpecError for bad syntax, and for what is no literal.
+    SpecError for bad syntax, and for what is not a literal.
     """
     for node in parsed(code, where).body if name in code else ():
         match node:

@@ -1,5 +1,5 @@
 """In the style of "Writing distributed applications with PyTorch": gradients averaged by hand, one
-all-reduce a parameter; messages to the neighbour; every rank's result gathered on rank 0.
+all-reduce a parameter; messages to the neighbor; every rank's result gathered on rank 0.
 """
 
 import argparse
@@ -39,7 +39,7 @@ for batch in data:
     average_gradients(model)
     optimizer.step()
     print(f"rank {rank}: {loss.item()!r}")
-print("the neighbour's loss", pass_on(loss.detach()).item())
+print("the neighbor's loss", pass_on(loss.detach()).item())
 everyone = [torch.zeros(()) for _ in range(size)] if rank == 0 else None
 dist.gather(loss.detach(), everyone, dst=0)
 print(everyone)

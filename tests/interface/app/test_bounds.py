@@ -91,6 +91,6 @@ def test_a_page_that_reads_nothing_is_cut_off_and_the_others_hear_on(hasty: Serv
 
 def test_a_visitors_path_is_not_run_to_foretell_its_memory(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    traits = "TRAITS = Traits(messages='neighbours')"
+    traits = "TRAITS = Traits(messages='neighbors')"
     file.write_text(f"raise SystemExit('it ran')\n{traits}\nclass Config: pass\n")
     assert foretold({"strategy": f"{file}:Config", "ranks": 4}) > 0

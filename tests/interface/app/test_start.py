@@ -167,7 +167,7 @@ def test_no_preset_s_name_stands_over_another_experiment(
         start.heard({"type": "preset", "name": name, "n": 2 * n})
         start.heard({"type": "start", "values": values, "filled": filled, "n": 2 * n + 1})
         assert started == [], f"{name}: started with what stood in the fields before"
-        assert "filled anew" in start.form.state["refused"]
+        assert "filled again" in start.form.state["refused"]
         assert start.form.state["answered"] == 2 * n + 1
         start.heard({"type": "values", "values": values, "filled": filled})
         assert start.form.state["title"] == name, "nor do fields of before say what this one is"

@@ -171,7 +171,7 @@ def compressed(rank, size, model, minibatches, optimizer, loss):
         optimizer.step()
 
 
-def neighbours(rank, size, model, minibatches, optimizer, loss):
+def neighbors(rank, size, model, minibatches, optimizer, loss):
     for images, labels in minibatches:
         optimizer.zero_grad()
         half = len(labels) // size
@@ -203,7 +203,7 @@ def stumbles(rank, size, model, minibatches):
                 "first update is 0.3 times as large",
             ),
             (compressed, 12, "bug: it computes with about 3 digits, whatever the dtype"),
-            (neighbours, 12, "bug: all ranks take the same part of the minibatch, block 0 of it"),
+            (neighbors, 12, "bug: all ranks take the same part of the minibatch, block 0 of it"),
             (weighed, 11, "rounding"),
         ],
     ),

@@ -128,7 +128,7 @@ def test_the_charts_have_every_line_with_a_name_and_a_look() -> None:
     ]
     assert [len(one.traces) for one in (efficiency, exposed, cost)] == [2, 2, 2]
     dashes = {look["line"]["dash"] for look in efficiency.looks}
-    assert len(dashes) == 2, "lines are told apart by colour alone"
+    assert len(dashes) == 2, "lines are told apart by color alone"
     assert cost.traces[0].y[0] == pytest.approx(1000)
 
 

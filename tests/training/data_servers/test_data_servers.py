@@ -146,7 +146,7 @@ def test_a_slow_link_is_hidden_by_no_prefetch() -> None:
 
 
 def test_of_two_workers_the_one_with_the_slow_link_holds_up_both() -> None:
-    """Its neighbour has its examples, and waits for its gradient instead."""
+    """Its neighbor has its examples, and waits for its gradient instead."""
     far = wb.Network(links={(0, 1): wb.Link(latency="200 ms")})
     run = wb.run(served(iterations=7, network=far, options={"ahead": 0}))
     run.wait(timeout=60)

@@ -132,7 +132,7 @@ def broken(data: bytes, how: str) -> bytes:
     [
         ("cut off", "is cut off: it says 60 x 28 x 28"),
         ("too long", "is too long"),
-        ("a page", "is no IDX file of images: it begins with 3c 21 44 4f"),
+        ("a page", "is not an IDX file of images: it begins with 3c 21 44 4f"),
         ("nothing", "it begins with nothing"),
         ("other", "where 00 00 08 03 is expected"),
     ],

@@ -58,7 +58,7 @@ def test_gossip_keeps_the_mean_and_agrees_as_theory_says(case: Case) -> None:
 def test_a_graph_of_ones_own() -> None:
     star = [[0, 1], [0, 2], [0, 3]]
     run, _, peers = ran(mixed("gossip", 4, graph=star, spread=0.1, **STILL))
-    W = np.diag([0.25, 0.75, 0.75, 0.75])  # the hub has three neighbours, the others the hub
+    W = np.diag([0.25, 0.75, 0.75, 0.75])  # the hub has three neighbors, the others the hub
     W[0, 1:] = W[1:, 0] = 0.25
     assert {(a, b) for a, b, _ in peers["edges"]} == {(0, i) for i in (1, 2, 3)} | {
         (i, 0) for i in (1, 2, 3)

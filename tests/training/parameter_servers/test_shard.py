@@ -124,7 +124,7 @@ def test_buffers_change_nothing(momentum: float) -> None:
         ("ssp", "drop", 0.0, True),
         ("bsp", "keep", 0.0, False),  # it waits for others
         ("asp", "scale", 0.0, False),  # it is written to
-        ("asp", "keep", 0.9, False),  # the optimiser may keep it
+        ("asp", "keep", 0.9, False),  # the optimizer may keep it
     ],
 )
 def test_a_gradient_may_stay_with_its_worker_where_it_is_read_once(

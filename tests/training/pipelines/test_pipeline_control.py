@@ -77,7 +77,7 @@ def test_a_killed_rank_is_named() -> None:
         run.wait(timeout=90)
 
 
-def test_a_slow_stage_is_slow_and_its_neighbours_wait() -> None:
+def test_a_slow_stage_is_slow_and_its_neighbors_wait() -> None:
     run = wb.run(padded(iterations=4, faults=[wb.Slow(rank=1, factor=3)]))
     run.wait(timeout=60)
     spans = run.events.filter(pl.col("kind").cast(pl.String) == "forward").with_columns(

@@ -227,10 +227,10 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "too few": (lambda: build(SQUARE, microbatches=3), r"0F2 is missing"),
     "other ranks": (lambda: build(SQUARE, ranks=3), r"2 rows for ranks=3"),
-    "no action": (lambda: build("0F0 0Q0"), r"rank 0, position 1: '0Q0' is no action"),
+    "no action": (lambda: build("0F0 0Q0"), r"rank 0, position 1: '0Q0' is not an action"),
     "nothing": (lambda: build([]), r"has no actions|0 rows|no actions"),
     "a number": (lambda: build(3), r"schedule = 3 is none: write a name \(1f1b"),
-    "a row of no actions": (lambda: build([1, 2]), r"rank 0: 1 is no row of actions"),
+    "a row of no actions": (lambda: build([1, 2]), r"rank 0: 1 is not a row of actions"),
     "a name that is none": (lambda: build("1f1d", ranks=2, microbatches=2), r"did you mean '1f1b'"),
     "a function of two": (
         lambda: build(lambda a, b: [], ranks=2, microbatches=2),

@@ -96,7 +96,7 @@ def test_of_equally_fast_cuts_that_with_the_fewest_bytes_across() -> None:
     assert choose(profile, 3, "auto", seconds_per_byte=0, latency_s=1e-9).starts[1] == 2
 
 
-def test_memory_moves_the_cut_towards_the_stage_with_fewer_in_flight() -> None:
+def test_memory_moves_the_cut_toward_the_stage_with_fewer_in_flight() -> None:
     profile = line([1] * 6, kept=[30] * 6)
     free = choose(profile, 2, "auto", peaks=(2, 1), latency_s=0)
     tight = choose(profile, 2, "auto", peaks=(2, 1), latency_s=0, limit_bytes=200)

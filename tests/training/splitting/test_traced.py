@@ -184,7 +184,7 @@ def test_asserts_are_passed_over(model: type[nn.Module]) -> None:
 
 @pytest.mark.parametrize("model", [Branching, Alternative])
 def test_a_branch_to_an_assert_is_none(model: type[nn.Module]) -> None:
-    with pytest.raises(SpecError, match="may not branch"):
+    with pytest.raises(SpecError, match="must not branch"):
         trace(model())
 
 

@@ -98,7 +98,7 @@ class SharedLayer(ThreeLayers):
 
 
 class Gated(nn.Module):
-    """Two layers side by side, one after both; a scale that is learnt in between."""
+    """Two layers side by side, one after both; a scale that is learned in between."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def letters(split: Plan) -> str:
     )
 
 
-def learnt(rank: int, size: int, name: str, tokens: bool) -> dict[str, Any]:
+def learned(rank: int, size: int, name: str, tokens: bool) -> dict[str, Any]:
     """The furthest that outputs, gradients and running means of the split model are from those of
     the unsplit one, and what it was split into; and the same outside of training.
     """
@@ -76,14 +76,14 @@ def learnt(rank: int, size: int, name: str, tokens: bool) -> dict[str, Any]:
     return {"far": max(far), "letters": text, "parameters": len(again)}
 
 
-def all_learnt(rank: int, size: int, names: list[str], tokens: bool) -> dict[str, Any]:
-    return {name: learnt(rank, size, name, tokens) for name in names}
+def all_learned(rank: int, size: int, names: list[str], tokens: bool) -> dict[str, Any]:
+    return {name: learned(rank, size, name, tokens) for name in names}
 
 
 @cache
 def everywhere(size: int, tokens: bool) -> list[dict[str, Any]]:
-    """By rank: what each of the models has learnt."""
-    return values(all_learnt, size, SEQUENCES if tokens else [*MODELS], tokens)
+    """By rank: what each of the models has learned."""
+    return values(all_learned, size, SEQUENCES if tokens else [*MODELS], tokens)
 
 
 @pytest.mark.parametrize("size", first(1, [2, 3]))

@@ -28,7 +28,7 @@ _AT_ONCE = 128  # callers that are hung up on before others have their turn
 
 
 class Listener(socket.socket):
-    """A listening socket whose callers are counted. ``proxied``: a proxy passes on everybody's
+    """A listening socket whose callers are counted. ``proxied``: a proxy passes on all callers'
     requests, so that its address may have as many connections as all.
     """
 

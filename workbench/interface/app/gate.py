@@ -2,10 +2,10 @@
 
     request -> a route that pages need? -> our host? -> our origin? -> logged in? -> its handler
 
-Panel and Bokeh register more than pages need, and not all of it asks who is there: one of their
+Panel and Bokeh register more than pages need, and not all of it checks the caller: one of their
 routes imports any installed module by its name. So only the routes on a list stay. Each of them has
 the same check in front, and every answer carries the same headers. A session belongs to the browser
-that it was made for: its token names that browser, and no other websocket may use it.
+that it was made for: its token names that browser, and another websocket must not use it.
 """
 
 from __future__ import annotations

@@ -97,11 +97,11 @@ class PastRuns:
             {
                 "id": past.id,
                 "name": name,
-                "colour": colour,
+                "colour": color,
                 "dash": dash,
                 "reference": place == reference and len(chosen) > 1,
             }
-            for place, (past, (name, (colour, dash))) in enumerate(
+            for place, (past, (name, (color, dash))) in enumerate(
                 zip(chosen, looks.items(), strict=True)
             )
         ]

@@ -1,8 +1,8 @@
 """Login, and the owners of past runs.
 
 Everyone's browser gets a word of its own (a cookie that ends with the browser): by it the server
-knows past runs again. With ``--basic-auth`` there is a login page before everything else; who is
-logged in is known here, by another such word, until the logout or a day has passed.
+knows past runs again. With ``--basic-auth`` there is a login page before everything else; users
+who are logged in are known here, by another such word, until the logout or a day has passed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOGIN = Template((Path(__file__).parent / "login.html").read_text(encoding="utf
 
 @dataclass
 class Login:
-    """A login: who, until when, and the websockets that were opened with it."""
+    """A login: its user, its end, and the websockets that were opened with it."""
 
     user: str
     until: float

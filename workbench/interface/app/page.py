@@ -108,7 +108,7 @@ class Stage(Module):
         return self._pushed == self._arrived
 
     def draw(self, message: Message) -> None:
-        """Show this in place of a run."""
+        """Show this instead of a run."""
         self.leave()
         self._alone = message
         if self._models:
@@ -309,7 +309,7 @@ class Ground(Module):
 
 @cache
 def tokens() -> str:
-    """Return the stage's colours, sizes and font for the page around it: one source for both."""
+    """Return the stage's colors, sizes and font for the page around it: one source for both."""
     block = theme().partition("{")[2].partition("}")[0]
     return " ".join(re.findall(r"--[\w-]+:[^;]+;", block))
 

@@ -71,7 +71,7 @@ def _message_pairs(strategy: str, options: Any, ranks: int) -> int:
     values = options if isinstance(options, Mapping) else {}
     # A path is a visitor's: its file is neither read nor run here.
     match known_traits(strategy).messages if is_by_name(strategy) else "":
-        case "neighbours":
+        case "neighbors":
             usual = {
                 one.name: one.default
                 for one in fields(source.load("strategies", strategy, "Config"))

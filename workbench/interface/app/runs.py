@@ -1,4 +1,4 @@
-"""The runs that the server holds: whose they are, how long they may last, when their ranks end.
+"""The runs that the server holds: whose they are, how long they can last, when their ranks end.
 
     start -> Hosted(id, watch) -> pages come and go -> over, kept in its owner's history
 

@@ -84,9 +84,9 @@ def in_address(host: str) -> str:
 
 
 def _own_addresses() -> Iterable[str]:
-    """Return this machine's addresses towards others; nothing is sent to find them."""
+    """Return this machine's addresses toward others; nothing is sent to find them."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # an address that belongs to nobody
+        probe.connect(("192.0.2.1", 9))  # an address without an owner
         yield probe.getsockname()[0]
 
 

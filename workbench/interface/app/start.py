@@ -38,7 +38,7 @@ LEAD = (
     "Hold the ranks, go on chunk by chunk, slow a link, kill a rank; then turn a knob and compare.",
 )
 FIRST_ITERATIONS = 2_000  # of the default: long enough to look around and to lay hands on it
-FILLED_ANEW = "The fields were filled anew meanwhile. Look at them, and start again."
+FILLED_AGAIN = "The fields were filled again meanwhile. Look at them, and start again."
 LONGEST_TEXT = 4_000  # characters of one value: a form is filled in by hand
 LONGEST_NAME = 100  # characters
 _NAMES = ("strategy", "task", "all_reduce", "options.consistency", "options.schedule")
@@ -128,7 +128,7 @@ class StartPage:
         elif kind in ("values", "start") and message.get("filled") == self.filled:
             self.take(message.get("values"), start=kind == "start")
         elif kind == "start":  # its fields are those of before: that is not what they are named by
-            self.form.tell(refused=FILLED_ANEW)
+            self.form.tell(refused=FILLED_AGAIN)
         if isinstance(number := message.get("n"), int):
             self.form.tell(answered=number)
 

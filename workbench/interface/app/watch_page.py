@@ -35,12 +35,11 @@ def serve_run(
     ended: Callable[[], bool] = lambda: False,
     grace_s: float = 0.0,
 ) -> None:
-    """Serve ``run`` at / and /watch, read-only, until SIGINT or SIGTERM. Its end is no end of ours:
-    the page stays. ``title`` and ``words`` stand over the picture; ``ready`` is printed, followed
-    by the address, once the server listens. ``folder``: what the job records into, for those who
-    watch it by this page's address (job_address.py). ``listener``: a socket that does so already,
-    of which nothing is printed. Once ``ended()`` the page stays for those who look, and ``grace_s``
-    seconds.
+    """Serve ``run`` at / and /watch, read-only, until SIGINT or SIGTERM. The page stays when the
+    run ends. ``title`` and ``words`` stand over the picture; ``ready`` is printed, followed by the
+    address, once the server listens. ``folder``: what the job records into, for those who watch it
+    by this page's address (job_address.py). ``listener``: a socket that does so already, of which
+    nothing is printed. Once ``ended()`` the page stays for those who look, and ``grace_s`` seconds.
     Raises WorkbenchError if it cannot listen.
     """
     options = Options(port, host)

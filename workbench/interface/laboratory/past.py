@@ -46,7 +46,7 @@ class PastRuns(w.VBox):
         self._list, self._table = w.VBox(), w.HTML()
         self._none = w.HTML('<p class="wb-quiet">The runs that you start are listed here.</p>')
         self._reference = w.Dropdown(description="Compare with", options=[("", "")])
-        self._reference.observe(lambda _: self._show_ticked(anew=True), "value")
+        self._reference.observe(lambda _: self._show_ticked(again=True), "value")
         self._compared: list[Any] = []
         super().__init__([self._list, self._reference, self._table])
         self.add_class("wb-past")
@@ -139,7 +139,7 @@ class PastRuns(w.VBox):
             with self._lock:
                 row.children = [tick, words, *rest]
                 self._refresh()
-                self._show_ticked(anew=True)
+                self._show_ticked(again=True)
 
         name.observe(end, "value")
         keep.on_click(end)
@@ -159,13 +159,13 @@ class PastRuns(w.VBox):
             self._chosen = True
             self._show_ticked()
 
-    def _show_ticked(self, anew: bool = False) -> None:
-        """Show the table and the charts where a run or its end is new, or ``anew``."""
+    def _show_ticked(self, again: bool = False) -> None:
+        """Show the table and the charts where a run or its end is new, or ``again``."""
         if self._setting:
             return
         pasts = self.ticked
         shown = [(past.id, past.over) for past in pasts]
-        if shown == self._compared and not anew:
+        if shown == self._compared and not again:
             return
         self._compared = shown
         self._offer(pasts)

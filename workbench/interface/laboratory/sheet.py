@@ -22,9 +22,9 @@ ADD = "add a line …"
 class Looks:
     """The layouts and styles of all fields, each once.
 
-    Each is a model of its own. A kernel and its server keep a thousand messages at most for one who
-    is slow, and drop the others without a word: a page then lacks a model, and shows an error in
-    place of the widgets that it is part of. So the form has few.
+    Each is a model of its own. A kernel and its server keep a thousand messages at most for a slow
+    page, and drop the others without a word: the page then lacks a model, and shows an error
+    instead of the widgets that it is part of. So the form has few.
     """
 
     def __init__(self) -> None:

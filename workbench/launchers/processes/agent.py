@@ -320,7 +320,7 @@ def main() -> int:
             "WORKBENCH_AGENT=host:port/key[/fingerprint]; there is "
             f"{environment.text('WORKBENCH_AGENT') or 'none'!r}"
         )
-    del os.environ["WORKBENCH_AGENT"]  # the key is no business of the rank's
+    del os.environ["WORKBENCH_AGENT"]  # the rank has no use for the key
     sock = socket.create_connection((host, int(port)), timeout=CALL)
     guardian.adopt()
     mine, theirs = socket.socketpair()

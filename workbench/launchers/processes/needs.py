@@ -74,8 +74,8 @@ def check_address(address: str) -> None:
     except (OSError, ValueError):
         raise SpecError.at(
             "launcher_options.address",
-            "is no address of this machine, such as 10.0.0.5: the driver listens there, and there "
-            "alone",
+            "is not an address of this machine, such as 10.0.0.5: the driver listens there, "
+            "and there alone",
             address,
         ) from None
     if leaves_this_machine(address) and find_spec("cryptography") is None:

@@ -159,7 +159,7 @@ class CommandLauncher(AgentLauncher):
     @property
     def alive(self) -> bool:  # type: ignore[override]  # as it is now
         """False where a command was killed, or has ended before the agents could say how their
-        ranks did; one that ends once its ranks have is no cause of anything.
+        ranks did; one that ends after its ranks is not a cause of anything.
         """
         gone = [one for one in self._ranks if one.silent]
         if gone and len(gone) == len(self._ranks):  # with the command, it seems: is it so?

@@ -1,7 +1,7 @@
 """The picture of a report: which rank waits for which, or whose contribution is missing where.
 
 An SVG with its own background and ink (``currentColor``), for light and dark: it is shown as an
-image, which cannot see the page around it. Faults have a colour that stands out on both
+image, which cannot see the page around it. Faults have a color that stands out on both
 backgrounds, and a shape.
 """
 
@@ -59,10 +59,10 @@ def waits_picture(deadlock: Deadlock, ranks: int) -> str:
 
 
 def _rank(x: float, y: float, rank: int, wrong: bool, waits: bool, returned: bool) -> str:
-    colour = FAULT if wrong else "currentColor"
+    color = FAULT if wrong else "currentColor"
     dashed = "" if waits or not returned else ' stroke-dasharray="3 3"'
     node = (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{NODE}" fill="{colour}" stroke="{colour}" '
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{NODE}" fill="{color}" stroke="{color}" '
         f'fill-opacity="{0.16 if waits else 0}" stroke-width="{2.5 if wrong else 1.5}"{dashed}/>'
         f"{_text(x, y + 4.5, str(rank), anchor='middle', weight=700)}"
     )
@@ -80,7 +80,7 @@ def _arrow(a: tuple[float, float], b: tuple[float, float], strong: bool, bend: b
     mx, my = (a[0] + b[0]) / 2 - uy * offset, (a[1] + b[1]) / 2 + ux * offset
     sx, sy = _edge(a, (mx, my), NODE + 2)
     ex, ey = _edge(b, (mx, my), NODE + 3)
-    colour, width = (FAULT, 2.5) if strong else (WAITS, 1.5)
+    color, width = (FAULT, 2.5) if strong else (WAITS, 1.5)
     tx, ty = ex - mx, ey - my
     tip_length = math.hypot(tx, ty) or 1.0
     tx, ty = tx / tip_length, ty / tip_length
@@ -94,17 +94,17 @@ def _arrow(a: tuple[float, float], b: tuple[float, float], strong: bool, bend: b
     dashed = "" if strong else ' stroke-dasharray="4 3"'
     return (
         f'<path d="M{sx:.1f},{sy:.1f} Q{qx:.1f},{qy:.1f} {bx:.1f},{by:.1f}" '
-        f'fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
-        f'<polygon points="{head}" fill="{colour}"/>'
+        f'fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>'
+        f'<polygon points="{head}" fill="{color}"/>'
     )
 
 
 def _edge(
-    centre: tuple[float, float], towards: tuple[float, float], radius: float
+    center: tuple[float, float], toward: tuple[float, float], radius: float
 ) -> tuple[float, float]:
-    dx, dy = towards[0] - centre[0], towards[1] - centre[1]
+    dx, dy = toward[0] - center[0], toward[1] - center[1]
     length = math.hypot(dx, dy) or 1.0
-    return centre[0] + dx / length * radius, centre[1] + dy / length * radius
+    return center[0] + dx / length * radius, center[1] + dy / length * radius
 
 
 def _stand_text(x: float, y: float, stand: Stand, wrong: bool) -> str:
@@ -117,7 +117,7 @@ def _stand_text(x: float, y: float, stand: Stand, wrong: bool) -> str:
 def parts_picture(case: Verdict) -> str:
     """Return a grid of ranks by chunks, with a slot for each rank's contribution in every entry.
 
-    A full slot: added once. A dashed box: missing. A cross with a colour: added more than once.
+    A full slot: added once. A dashed box: missing. A cross with a color: added more than once.
     """
     n = case.case.ranks
     slot = max(7.0, min(18.0, 520.0 / (n * n)))

@@ -95,8 +95,8 @@ def _stroke(points: Sequence[tuple[float, float]], look: dict[str, Any]) -> str:
     )
 
 
-def _band(points: Sequence[tuple[float, float]], colour: str) -> str:
-    """Return a band. ``colour``: rgba(r,g,b,a), split because not every SVG reader knows it."""
-    *rgb, alpha = colour.removeprefix("rgba(").removesuffix(")").split(",")
+def _band(points: Sequence[tuple[float, float]], color: str) -> str:
+    """Return a band. ``color``: rgba(r,g,b,a), split because not every SVG reader knows it."""
+    *rgb, alpha = color.removeprefix("rgba(").removesuffix(")").split(",")
     fill = "#" + "".join(f"{int(part):02x}" for part in rgb)
     return f'<polygon points="{_points(points)}" fill="{fill}" fill-opacity="{alpha}"/>'

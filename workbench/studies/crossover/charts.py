@@ -26,7 +26,7 @@ def figure(table: pl.DataFrame, operation: str, theme: str = "light") -> go.Figu
 
 
 def cell(table: pl.DataFrame, operation: str, theme: str = "light") -> Cell:
-    """Return the chart: each algorithm's predicted line and measured dots, in one colour."""
+    """Return the chart: each algorithm's predicted line and measured dots, in one color."""
     ink, traces, looks = tokens(theme), list[Trace](), list[dict[str, Any]]()
     for number, part in enumerate(table.partition_by("algorithm", maintain_order=True)):
         name, x = part["algorithm"][0], part["bytes"].to_numpy()
@@ -59,11 +59,11 @@ def _line(number: int, ink: Mapping[str, str]) -> dict[str, Any]:
 
 def _dots(number: int, ink: Mapping[str, str]) -> dict[str, Any]:
     symbol = SYMBOLS[number % len(SYMBOLS)]
-    colour = ink[f"s{number % 8}"]
+    color = ink[f"s{number % 8}"]
     return {
         "mode": "markers",
-        "line": {"color": colour, "width": 1.5},
-        "marker": {"size": 9, "color": colour, "symbol": symbol},
+        "line": {"color": color, "width": 1.5},
+        "marker": {"size": 9, "color": color, "symbol": symbol},
     }
 
 

@@ -100,10 +100,10 @@ def _labels(ends: Sequence[tuple[Any, ...]], x: float, top: float) -> list[str]:
         heights.append(last)
     over = max(0.0, heights[-1] - (top + PLOT)) if heights else 0.0
     for (_, place, name, look, _), y in zip(ends, (h - over for h in heights), strict=True):
-        colour = look["line"]["color"]
+        color = look["line"]["color"]
         marks.append(
             f'<path d="M{place[0] + 6:.1f} {place[1]:.1f}L{x + 14:.1f} {y:.1f}" '
-            f'stroke="{colour}" stroke-width="0.75" fill="none"/>'
+            f'stroke="{color}" stroke-width="0.75" fill="none"/>'
         )
         if "marker" in look:
             marks.append(_mark((x + 20, y), look["marker"]))
@@ -126,8 +126,7 @@ def _mark(place: Place, marker: dict[str, Any]) -> str:
         "x": f"M{x - r:.1f} {y - r:.1f}l{2 * r} {2 * r}M{x + r:.1f} {y - r:.1f}l{-2 * r} {2 * r}",
         "star": f"M{x - d:.1f} {y:.1f}h{2 * d}M{x:.1f} {y - d:.1f}v{2 * d}",
     }
-    colour = marker["color"]
+    color = marker["color"]
     return (
-        f'<path d="{shapes[marker["symbol"]]}" fill="{colour}" stroke="{colour}" '
-        'stroke-width="1.4"/>'
+        f'<path d="{shapes[marker["symbol"]]}" fill="{color}" stroke="{color}" stroke-width="1.4"/>'
     )

@@ -139,14 +139,14 @@ def _without_zeros(column: pl.Series, axis: Axis) -> Numbers:
 
 
 def looks_of(names: Sequence[str], theme: str) -> dict[str, dict[str, Any]]:
-    """Return the line styles: ink for the subject; for each other training a colour, dash and
+    """Return the line styles: ink for the subject; for each other training a color, dash and
     marker.
     """
     ink, result = tokens(theme), dict[str, dict[str, Any]]()
     for number, name in enumerate(names):
-        colour = ink[f"s{(number - 1) % 8}"] if number else ink["ink"]
-        line = {"color": colour, "width": 2 if number else 3, "dash": DASHES[number % len(DASHES)]}
-        mark = {"size": 7, "symbol": MARKERS[number % len(MARKERS)], "color": colour}
+        color = ink[f"s{(number - 1) % 8}"] if number else ink["ink"]
+        line = {"color": color, "width": 2 if number else 3, "dash": DASHES[number % len(DASHES)]}
+        mark = {"size": 7, "symbol": MARKERS[number % len(MARKERS)], "color": color}
         result[name] = {"mode": "lines+markers", "line": line, "marker": mark}
     return result
 

@@ -71,7 +71,7 @@ def _match(
     what = best.what
     if what == MEANS and not proper and abs(best.scale - 1) < NAMED:
         what = LEFT_OUT
-    of_means = not proper or abs(sum(proper) - 1) < NAMED  # else a rank's gradient is no mean
+    of_means = not proper or abs(sum(proper) - 1) < NAMED  # else a rank's gradient is not a mean
     if weights and not alike and (not what or (what == MEANS and not of_means)):
         what = WEIGHTS
     return RankMatch(

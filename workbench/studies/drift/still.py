@@ -107,7 +107,7 @@ def _stroke(points: Sequence[Place], look: dict[str, Any]) -> list[str]:
     ]
 
 
-def _mark(place: Place, number: int, colour: str) -> list[str]:
+def _mark(place: Place, number: int, color: str) -> list[str]:
     """Return the marker of a training; the shapes are those of charts.MARKERS."""
     (x, y), r = place, 3.6
     d = 1.3 * r
@@ -120,6 +120,6 @@ def _mark(place: Place, number: int, colour: str) -> list[str]:
         f"M{x - r:.1f} {y:.1f}h{2 * r}M{x:.1f} {y - r:.1f}v{2 * r}",
     )
     return [
-        f'<path d="{shapes[number % len(shapes)]}" fill="{colour}" stroke="{colour}" '
+        f'<path d="{shapes[number % len(shapes)]}" fill="{color}" stroke="{color}" '
         'stroke-width="1.4"/>'
     ]

@@ -49,7 +49,7 @@ def check(exp: Experiment, every: Sequence[int]) -> None:
             f"every = {every!r}: a run of {exp.iterations} iterations would write no checkpoint "
             f"with an interval of {max(every)}; take shorter intervals or more iterations"
         )
-    exp.replace(recovery="restart")  # which may not fit it
+    exp.replace(recovery="restart")  # which might not fit it
 
 
 def undisturbed(exp: Experiment, every: Sequence[int], folder: Path) -> Experiment:

@@ -19,7 +19,7 @@ CHARTS = {
     "total": Chart("Time per useful iteration", "iterations between checkpoints", "ms", (), HOVER),
     "parts": Chart("Where it goes", "iterations between checkpoints", "ms", (), HOVER),
 }
-PARTS = {  # column -> name, token of its colour
+PARTS = {  # column -> name, token of its color
     "checkpoint_s": ("waiting for checkpoints", "comm"),
     "lost_s": ("work lost and done again", "wait"),
     "recovery_s": ("recovery", "optimizer"),
@@ -84,11 +84,9 @@ def _theory(table: pl.DataFrame, costs: Costs, ink: Mapping[str, str]) -> list[t
     return lines
 
 
-def _line(colour: str, *, dots: bool = False, width: float = 2, dash: str = "solid") -> Look:
-    look: Look = {"mode": "lines", "line": {"color": colour, "width": width, "dash": dash}}
-    return (
-        look | {"mode": "lines+markers", "marker": {"size": 7, "color": colour}} if dots else look
-    )
+def _line(color: str, *, dots: bool = False, width: float = 2, dash: str = "solid") -> Look:
+    look: Look = {"mode": "lines", "line": {"color": color, "width": width, "dash": dash}}
+    return look | {"mode": "lines+markers", "marker": {"size": 7, "color": color}} if dots else look
 
 
 def _key(drawn: list[tuple[Trace, Look]]) -> str:

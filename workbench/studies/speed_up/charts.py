@@ -1,6 +1,6 @@
 """A study as charts against the number of ranks: speed-up, efficiency, communication, cost.
 
-Dots are measured, a line a series; thin black is theory (the ideal, Amdahl's line); grey is what
+Dots are measured, a line a series; thin black is theory (the ideal, Amdahl's line); gray is what
 this machine can do at most, measured too: nothing that computes gets above it.
 """
 
@@ -82,18 +82,18 @@ def _key(name: str) -> str:
 
 
 def _measured(name: str, part: pl.DataFrame, number: int, ink: Mapping[str, str]) -> Look:
-    colour = ink[f"s{number % 8}"]
+    color = ink[f"s{number % 8}"]
     look: Look = {
         "mode": "lines+markers",
-        "marker": {"size": 8, "color": colour},
-        "line": {"color": colour, "width": 2, "dash": DASHES[number % len(DASHES)]},
+        "marker": {"size": 8, "color": color},
+        "line": {"color": color, "width": 2, "dash": DASHES[number % len(DASHES)]},
     }
     if name == "speed_up":
         middle = part["speed_up"].to_numpy()
         look["error_y"] = {
             "type": "data",
             "symmetric": False,
-            "color": colour,
+            "color": color,
             "thickness": 1.25,
             "array": part["speed_up_most"].to_numpy() - middle,
             "arrayminus": middle - part["speed_up_least"].to_numpy(),

@@ -119,7 +119,7 @@ def _draw_line(
         f'stroke-dasharray="{_DASHES[stroke.get("dash", "solid")]}"/>'
     ]
     if "marker" in look:
-        colour = look["marker"]["color"]
+        color = look["marker"]["color"]
         for x, y in points if dots is None else [points[at] for at in dots]:
-            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
+            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>')
     return marks

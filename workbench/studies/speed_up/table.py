@@ -3,7 +3,7 @@
 seconds       of an iteration: the median over repeats; the first iteration, which warms up,
               is left out
 rank_seconds  the same, all ranks added up: what the job costs
-speed_up      samples a second, against the fewest ranks of the same line
+speed_up      samples per second, compared with the fewest ranks of the same line
 ideal         as many times as there are more ranks
 efficiency    speed_up / ideal
 serial        the share of the work that does not get shorter, if that alone is to blame

@@ -10,7 +10,7 @@ Two borders are kept: ranks may be at either side of one, and an iteration needs
 Source Zheng, Shi & Kalé, "FTC-Charm++: An In-Memory Checkpoint-Based Fault Tolerant Runtime for
        Charm++ and MPI", CLUSTER 2004: each processor's checkpoint is in a buddy's memory.
 Cost   at each border a rank sends and receives its parameters and the optimizer's state, and waits
-       for it; in memory four times as much, for two borders of its own and of its neighbour's.
+       for it; in memory four times as much, for two borders of its own and of its neighbor's.
 Law    The result is equal to the bit to that of an uninterrupted run.
 """
 
@@ -43,12 +43,12 @@ COPY = "buddy copy"  # the name of its messages in the records
 
 @dataclass
 class Copies:
-    """The copies that a rank has: its own and its neighbour's, by border. ``facts``: what all ranks
+    """The copies that a rank has: its own and its neighbor's, by border. ``facts``: what all ranks
     have agreed on, and a new process is to be told.
     """
 
     own: dict[int, Snapshot] = field(default_factory=dict)
-    neighbours: dict[int, Snapshot] = field(default_factory=dict)
+    neighbors: dict[int, Snapshot] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class Buddies:
     def begin(self, iteration: int) -> None:
         """Copy what there is before the first iteration of a generation."""
         if self._recovers and self._every and not self._begun:
-            self._begun = True  # all of them: a new process has no copy of its neighbour's
+            self._begun = True  # all of them: a new process has no copy of its neighbor's
             self._copy(iteration)
 
     def end(self, iteration: int) -> None:
@@ -107,9 +107,9 @@ class Buddies:
         _forget(copies.own)
         with job.label(COPY):
             sent = send(copies.own[border], {}, (job.rank + 1) % job.ranks, group)
-            copies.neighbours[border], _ = receive((job.rank - 1) % job.ranks, group)
+            copies.neighbors[border], _ = receive((job.rank - 1) % job.ranks, group)
             finish(sent)
-        _forget(copies.neighbours)
+        _forget(copies.neighbors)
 
     # -- after a loss --
 
@@ -123,14 +123,14 @@ class Buddies:
         job.group("buddies")  # all ranks make it, whether they use it or not
         offer = {
             "own": [*past.own],
-            "neighbours": [*past.neighbours],
+            "neighbors": [*past.neighbors],
             "completed": 0 if before is None else before.completed,
             "history": {} if before is None else before.history,
             "checkpoint": _newest_checkpoint(job) if job.rank == 0 else "",
         }
         offers = [json.loads(one) for one in exchange(job, "borders", json.dumps(offer))]
         having = [
-            {*one["own"], *offers[(r + 1) % ranks]["neighbours"]} for r, one in enumerate(offers)
+            {*one["own"], *offers[(r + 1) % ranks]["neighbors"]} for r, one in enumerate(offers)
         ]
         common = set.intersection(*having)
         begins = "resumed" not in job.prepared and not any(one["completed"] for one in offers)
@@ -143,8 +143,8 @@ class Buddies:
         receives = [r for r, one in enumerate(offers) if border not in one["own"]]
         snapshot, nbytes = self._moved(border, receives)
         self._copies.own[border] = snapshot
-        if border in past.neighbours:
-            self._copies.neighbours[border] = past.neighbours[border]
+        if border in past.neighbors:
+            self._copies.neighbors[border] = past.neighbors[border]
         with torch.no_grad():
             job.parts.put_back(InMemory(snapshot))
         random_state.put_back(InMemory(snapshot), job.device, job.seed)
@@ -158,11 +158,11 @@ class Buddies:
         return border
 
     def _moved(self, border: int, receives: list[int]) -> tuple[Snapshot, int]:
-        """Send the neighbour its copy, receive this rank's where it has none."""
+        """Send the neighbor its copy, receive this rank's where it has none."""
         job, past, group = self._job, self._past, self._job.group("buddies")
         with job.label(COPY):
             if (before := (job.rank - 1) % job.ranks) in receives:
-                finish(send(past.neighbours[border], {}, before, group))
+                finish(send(past.neighbors[border], {}, before, group))
             if job.rank not in receives:
                 return past.own[border], 0
             snapshot, _ = receive((job.rank + 1) % job.ranks, group)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.rank.batches import Minibatch
     from workbench.rank.job import Job
 
-FAREWELL = -1  # in place of an iteration: this worker asks for no more
+FAREWELL = -1  # instead of an iteration: this worker asks for no more
 
 
 class Examples:

@@ -44,7 +44,7 @@ class Server:
         self.minibatches = Minibatches(len(job.train), job.exp.batch_size, job.seed)
         self.form = Form.of(reread(job, lambda: job.batch(job.train, np.arange(1))))
         self.lane = job.recorder.lane("server")
-        self.newest = -1  # the latest iteration that was answered to anybody
+        self.newest = -1  # the latest iteration that was answered to any worker
         self.inbox: dict[int, tuple[Any, torch.Tensor]] = {}  # worker's rank -> its next request
         self.leaving: list[Any] = []  # answers that have not left yet
 

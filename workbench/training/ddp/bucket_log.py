@@ -63,7 +63,7 @@ class Book:
             self._mark()
 
     def forget(self) -> None:
-        """Forget the buckets of a backward that was no iteration's."""
+        """Forget the buckets of a backward pass outside of iterations."""
         self._look()
         self._current.clear()
 

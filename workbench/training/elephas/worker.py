@@ -19,7 +19,7 @@ class ElephasWorker(Worker):
     """One worker's rank. ``samples``: its partition."""
 
     def __init__(self, job: Job, mode: str, rounds: Rounds, samples: Any) -> None:
-        job.train, job.taken = samples, None  # what is loaded is no part of a shared minibatch
+        job.train, job.taken = samples, None  # what is loaded is not part of a shared minibatch
         super().__init__(job, options_of(mode))
         self.rounds, self.mode, self.number = rounds, mode, job.rank - 1
         self.optimizer = job.optimizer(self.model, keep=False)

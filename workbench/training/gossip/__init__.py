@@ -1,1 +1,1 @@
-"""Decentralised training: graphs of peers, mixing, how fast replicas agree, and the laws."""
+"""Decentralized training: graphs of peers, mixing, how fast replicas agree, and the laws."""

@@ -38,7 +38,7 @@ class Graph:
     edges: frozenset[tuple[int, int]]
 
     @cached_property
-    def _neighbours(self) -> tuple[list[list[int]], list[list[int]]]:
+    def _neighbors(self) -> tuple[list[list[int]], list[list[int]]]:
         """For each rank, the ranks that it receives from, and those that it sends to."""
         into: list[list[int]] = [[] for _ in range(self.ranks)]
         out_of: list[list[int]] = [[] for _ in range(self.ranks)]
@@ -49,15 +49,15 @@ class Graph:
 
     def into(self, rank: int) -> list[int]:
         """Return the ranks that ``rank`` receives from."""
-        return [*self._neighbours[0][rank]]
+        return [*self._neighbors[0][rank]]
 
     def out_of(self, rank: int) -> list[int]:
         """Return the ranks that ``rank`` sends to."""
-        return [*self._neighbours[1][rank]]
+        return [*self._neighbors[1][rank]]
 
     @cached_property
     def weights(self) -> Matrix:
-        """W. Metropolis where edges go both ways: 1 / (1 + the larger number of neighbours)."""
+        """W. Metropolis where edges go both ways: 1 / (1 + the larger number of neighbors)."""
         degree = [len(self.into(rank)) for rank in range(self.ranks)]
         W = np.zeros((self.ranks, self.ranks))
         for a, b in self.edges:

@@ -110,7 +110,7 @@ def along_edges(events: pl.DataFrame, peers: Mapping[str, Any]) -> list[Violatio
         Violation(
             "along edges",
             f"rank {row['rank']} sent {counted(row['times'], 'message')} to rank {row['peer']}, "
-            "which is no peer of its",
+            "which is not its peer",
             rank=row["rank"],
         )
         for row in result.iter_rows(named=True)

@@ -1,4 +1,4 @@
-"""A round of mixing: ranks send their parameters to neighbours and take a weighted mean."""
+"""A round of mixing: ranks send their parameters to neighbors and take a weighted mean."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mixing:
             work.wait()
         with self.job.computing(OPTIMIZER, "mix"):
             mixed_N = torch.zeros_like(self.x_N)
-            # In the order of ranks, so that ranks with the same neighbours get the same bits.
+            # In the order of ranks, so that ranks with the same neighbors get the same bits.
             for rank in sorted((*self.theirs, self.job.rank)):
                 mixed_N.add_(self.theirs.get(rank, self.x_N), alpha=float(self.weights[rank]))
             self.x_N.copy_(mixed_N)

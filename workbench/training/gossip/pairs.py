@@ -27,19 +27,19 @@ LOOK = 0.1  # seconds after which a passive rank's thread looks whether the rank
 
 
 class Active:
-    """Asks one neighbour per iteration, and computes while the answer is under way."""
+    """Asks one neighbor per iteration, and computes while the answer is under way."""
 
     def __init__(self, job: Job, graph: Graph, x_N: torch.Tensor) -> None:
-        self.job, self.x_N, self.neighbours = job, x_N, graph.out_of(job.rank)
+        self.job, self.x_N, self.neighbors = job, x_N, graph.out_of(job.rank)
         self.control = job.group("control")
         self.reply_N = torch.empty_like(x_N)
         self.works: list[dist.Work | None] = []
 
     def start(self, iteration: int) -> None:
         """Send the parameters, which must not change until ``averaged``."""
-        if self.neighbours:
+        if self.neighbors:
             draw = np.random.default_rng([self.job.exp.seed, self.job.rank, iteration])
-            peer = int(draw.choice(self.neighbours))
+            peer = int(draw.choice(self.neighbors))
             with self.job.label("parameters"):
                 self.works = [dist.irecv(self.reply_N, peer), dist.isend(self.x_N, peer)]
 
@@ -55,8 +55,8 @@ class Active:
         yield
 
     def end(self) -> None:
-        """Send every neighbour a farewell."""
-        for peer in self.neighbours:
+        """Send every neighbor a farewell."""
+        for peer in self.neighbors:
             dist.send(torch.zeros(1, dtype=torch.int64), peer, group=self.control)
 
 
@@ -71,13 +71,13 @@ class Passive:
         self.job, self.x_N, self.shared_N = job, x_N, x_N.clone()
         self.lock = threading.Lock()
         self.error: Exception | None = None
-        self.neighbours = graph.into(job.rank)
+        self.neighbors = graph.into(job.rank)
         self.control = job.group("control")
         for group in (None, self.control):
             # After a farewell a posted receive remains that no message will match.
-            group_of(group).spare(self.neighbours)
+            group_of(group).spare(self.neighbors)
         self.lane = job.recorder.lane("server")
-        self.theirs = {rank: torch.empty_like(x_N) for rank in self.neighbours}
+        self.theirs = {rank: torch.empty_like(x_N) for rank in self.neighbors}
         self.thread = threading.Thread(target=self._answer, daemon=True, name="workbench answers")
         self.thread.start()
 
@@ -97,7 +97,7 @@ class Passive:
             raise self.error
 
     def end(self) -> None:
-        """Wait until all active neighbours have sent their farewell."""
+        """Wait until all active neighbors have sent their farewell."""
         self.thread.join()
         if self.error is not None:
             raise self.error
@@ -113,13 +113,13 @@ class Passive:
             self.error = error
 
     def _serve(self) -> None:
-        """Answer requests until every neighbour has sent its farewell."""
-        words = [torch.zeros(1, dtype=torch.int64) for _ in self.neighbours]
+        """Answer requests until every neighbor has sent its farewell."""
+        words = [torch.zeros(1, dtype=torch.int64) for _ in self.neighbors]
         farewells: dict[int, Any] = {
             rank: dist.irecv(word, rank, group=self.control)
-            for rank, word in zip(self.neighbours, words, strict=True)
+            for rank, word in zip(self.neighbors, words, strict=True)
         }
-        requests = {rank: self._await(rank) for rank in self.neighbours}
+        requests = {rank: self._await(rank) for rank in self.neighbors}
         while farewells:
             ranks = [*farewells]
             works = [requests[rank] for rank in ranks] + [farewells[rank] for rank in ranks]

@@ -48,16 +48,16 @@ def pairs_rate(topology: Graph, active: list[int]) -> float:
     """Return an upper bound of the mean disagreement left after one averaging of each ``active``
     rank.
 
-    Each averages with a random neighbour, one rank after the other.
+    Each averages with a random neighbor, one rank after the other.
     """
     n = topology.ranks
     mean = np.zeros((n, n))
     for rank in active:
-        neighbours = topology.out_of(rank)
-        for other in neighbours:
+        neighbors = topology.out_of(rank)
+        for other in neighbors:
             apart = np.zeros(n)
             apart[rank], apart[other] = 1, -1
-            share = 1 / (len(active) * len(neighbours))
+            share = 1 / (len(active) * len(neighbors))
             mean += share * (np.eye(n) - np.outer(apart, apart) / 2)
     # An averaging is a projection, so that the mean of its square is its mean.
     return math.sqrt(rate(mean)) ** len(active)

@@ -3,7 +3,7 @@
 parameters       the newest values of its keys, and of those that it keeps as a replica
 being sent       older versions of them, in buffers that leave for workers
 gradients        room for a push of every worker: W times its keys
-optimiser state  of its keys
+optimizer state  of its keys
 
 The model in which a run's result is put together at the end is not counted.
 """
@@ -43,7 +43,7 @@ class ServerMemory(Memory):
         self._shards: weakref.WeakSet[Held] = weakref.WeakSet()
 
     def watch(self, parameters: Iterable[torch.Tensor], *optimizers: torch.optim.Optimizer) -> None:
-        """Count the optimisers' state: the parameters are those of shards."""
+        """Count the optimizers' state: the parameters are those of shards."""
         self._optimizers += optimizers
 
     def add(self, shard: Held) -> None:

@@ -75,7 +75,7 @@ def held(ranges: Sequence[range]) -> int:
 
 
 def _checked(placement: Placement, servers: int) -> list[float]:
-    """Return the shares, normalised to sum to 1; raise SpecError for wrong ones."""
+    """Return the shares, normalized to sum to 1; raise SpecError for wrong ones."""
     if isinstance(placement, str):
         raise SpecError.at(
             "placement",

@@ -204,7 +204,7 @@ class Server:
             )
 
     def _within(self, iteration: int) -> int:
-        """Return the last iteration in place of the one after it, which a worker asks for too."""
+        """Return the last iteration instead of the one after it, which a worker asks for too."""
         return min(iteration, self.job.exp.iterations - 1)
 
     def _await_push(self, worker: int, iteration: int) -> None:
@@ -284,7 +284,7 @@ class Server:
         self.service.leave_at_border(self._live())
 
     def answer_all(self, iteration: int, words: dict[int, int]) -> None:
-        """Send each worker its word, in place of a grant of this iteration, which all ask for."""
+        """Send each worker its word, instead of a grant of this iteration, which all ask for."""
         for worker, word in words.items():
             self._grant(worker, iteration, self.shard_of[worker], REGROUPS[word])
 

@@ -1,4 +1,4 @@
-"""One server's shard of one model: its values, optimiser and clocks, and how it applies gradients.
+"""One server's shard of one model: its values, optimizer and clocks, and how it applies gradients.
 
 version    updates made so far
 staleness  of a gradient: updates made since its worker pulled
@@ -97,7 +97,7 @@ class Shard:
         return len(self._spare)
 
     def state_dict(self) -> dict[str, int]:
-        """Return what a checkpoint keeps beside the values and the optimiser: the version."""
+        """Return what a checkpoint keeps beside the values and the optimizer: the version."""
         return {"version": self.version}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -238,7 +238,7 @@ class Shard:
             self.log.applied(gradient_n, iteration, workers)
 
     def _optimize(self, gradient_n: torch.Tensor) -> None:
-        """Let the optimiser apply ``gradient_n`` in place."""
+        """Let the optimizer apply ``gradient_n`` in place."""
         if rate := _plain_rate(self.optimizer):  # what SGD's step comes to, without the way there
             self.parameter.data.add_(gradient_n, alpha=-rate)
             return

@@ -34,8 +34,8 @@ class Action(NamedTuple):
         match = ACTION.fullmatch(text)
         if match is None:
             raise SpecError(
-                f"{text!r} is no action: write stage, kind and microbatch, as in '2F0'; kinds are "
-                "F forward, B backward, I input gradient, W weight gradient"
+                f"{text!r} is not an action: write stage, kind and microbatch, as in '2F0'; kinds "
+                "are F forward, B backward, I input gradient, W weight gradient"
             )
         return cls(int(match[1]), match[2], int(match[3]))
 
@@ -107,7 +107,7 @@ def _cells(row: Any, rank: int) -> Iterable[Action]:
         cells = iter(row)
     except TypeError:
         raise SpecError(
-            f"schedule, rank {rank}: {short(row)} is no row of actions such as '0F0'"
+            f"schedule, rank {rank}: {short(row)} is not a row of actions such as '0F0'"
         ) from None
     for position, cell in enumerate(cells):
         if type(cell) is Action and type(cell.stage) is type(cell.microbatch) is int:

@@ -1,7 +1,7 @@
 """Checks of a schedule before anything runs; an error draws the schedule.
 
 Every stage must do every microbatch once (forward, and backward whole or split in two), on one
-rank; and no rank may wait forever. Ranks that wait for each other's later actions form a cycle,
+rank; and a rank must not wait forever. Ranks that wait for each other's later actions form a cycle,
 which the error lists hop by hop.
 """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.training.pipelines.options import Options
     from workbench.training.pipelines.schedule import Schedule
 
-STATE = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}  # optimiser state, in sizes of the parameters
+STATE = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}  # optimizer state, in sizes of the parameters
 
 ROOM = 1.02  # margin for memory that the plan leaves out
 
@@ -84,7 +84,7 @@ def _costs(job: Job, profile: Profile) -> Costs:
 
 
 def _link(job: Job) -> dict[str, float]:
-    """Return the cost of a byte and of a message between neighbours, where links are emulated."""
+    """Return the cost of a byte and of a message between neighbors, where links are emulated."""
     link = job.exp.network.link(0, min(1, job.ranks - 1)) if job.ranks > 1 else None
     if link is None or (not link.latency_ns and link.bytes_per_second == float("inf")):
         return {}

@@ -69,7 +69,7 @@ def steps(schedule: Grid) -> list[list[int]]:
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
-    """Format cells in columns, a labelled line per rank."""
+    """Format cells in columns, a labeled line per rank."""
     width = max((len(cell) for line in lines for cell in line), default=1)
     label = len(f"rank {len(lines) - 1}")
     return "\n".join(

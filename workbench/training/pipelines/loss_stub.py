@@ -2,7 +2,7 @@
 
 A task defines ``loss(model, batch)`` and calls the model once inside. The first stage of a pipeline
 needs the arguments of that call; the last one needs the loss of the last stage's output. Both pass
-a stub in place of the model.
+a stub instead of the model.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from workbench.training.pipelines.formulas import Case, bubble_formula
 from workbench.training.pipelines.grid import Grid
 from workbench.training.pipelines.theory import UNIT, Planned, Times, bubble, timeline
 
-# theme.css, light, as the still picture has it: the colours of identities 0 to 7
+# theme.css, light, as the still picture has it: the colors of identities 0 to 7
 HUES = (
     "#1644ff",
     "#7c0014",

@@ -180,7 +180,7 @@ class _Learns(Worker):
         self._leave(done)
 
     def _learn(self, version: int) -> None:
-        """Compute the gradient of a minibatch whose loss is no outlier."""
+        """Compute the gradient of a minibatch whose loss is not an outlier."""
         job, outlier = self.job, True
         while outlier:
             shard, sampled = self.draw(version)

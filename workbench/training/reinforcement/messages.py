@@ -46,7 +46,7 @@ NAMES = {
     NEVER: "",  # is awaited of a rank and never comes: it ends when that rank does
 }
 GO, STOP = 1, 0  # second word of a grant; the first is the version
-END = -1  # in place of a number: this rank asks for no more
+END = -1  # instead of a number: this rank asks for no more
 LOOK = 0.1  # seconds between two looks at whether the user wants to stop
 
 

@@ -45,7 +45,7 @@ def rows_of(observation: np.ndarray) -> list[float]:
 
 
 def show(job: Job, player: Player) -> None:
-    """Record what the player sees, if the last time is a second ago."""
+    """Record what the player sees, if the last time is one second ago."""
     moment = now()
     if moment - player.shown_ns < EVERY_NS:
         return

@@ -11,7 +11,7 @@ Of all cuts that are as fast, or nearly, the one with the fewest bytes across is
 memory limit only stages count that stay below it:
 
     parameters x (2 + state)  +  activations of a microbatch x the most that are in flight there
-    (parameter, gradient, optimiser state)                      (of the schedule, by stage)
+    (parameter, gradient, optimizer state)                      (of the schedule, by stage)
 
 Source  Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019,
         section 3.1, without its replicated stages.
@@ -75,7 +75,7 @@ class Costs:
     profile: Profile
     seconds_per_byte: float = SECONDS_PER_BYTE
     latency_s: float = LATENCY_S
-    state_factor: float = 0.0  # optimiser state in parameters: 0 sgd, 1 with momentum, 2 adam
+    state_factor: float = 0.0  # optimizer state in parameters: 0 sgd, 1 with momentum, 2 adam
 
     def seconds(self, start: int, end: int) -> float:
         """Return the seconds of a microbatch's forward and backward of layers start .. end-1, with

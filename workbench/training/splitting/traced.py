@@ -172,7 +172,7 @@ def trace(model: nn.Module, inputs: int | None = None) -> Traced:
             if tracer.failed is None:
                 raise SpecError(
                     f"the model {type(model).__name__} cannot be traced, so it cannot be split: "
-                    f"{type(error).__name__}: {error}. Its forward may not branch or loop on the "
+                    f"{type(error).__name__}: {error}. Its forward must not branch or loop on the "
                     "values or sizes of its input; move such code into a module of its own, which "
                     "then stays one layer"
                 ) from error

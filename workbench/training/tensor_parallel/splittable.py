@@ -1,4 +1,4 @@
-"""Layers that may be split, and models that may not."""
+"""Layers that can be split, and models that cannot."""
 
 from __future__ import annotations
 

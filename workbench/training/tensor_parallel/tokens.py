@@ -2,7 +2,7 @@
 
 What lies between a row layer and the next column layers (residual sums, norms) every rank would
 compute alike. Instead, the sum after a row layer leaves each rank only its positions of the
-sequence (a reduce-scatter in place of the all-reduce), and the column layers' input is gathered (in
+sequence (a reduce-scatter instead of the all-reduce), and the column layers' input is gathered (in
 the backward pass its gradient is reduced and scattered). As many bytes travel; what autograd keeps
 of the norms is 1/p.
 

@@ -1,6 +1,6 @@
 """The feed of a run: what its pages are told, in messages, while it runs and afterwards.
 
-    store.tap() --25 times a second--> pack, once --> every page that listens
+    store.tap() --25 times per second--> pack, once --> every page that listens
 
 A page joins with a function that sends. It says hello and is answered with the history, the newest
 rows of the run, and from there on with each batch as it arrives: no row twice, none left out. One
@@ -55,7 +55,7 @@ from workbench.views.scenes import RunRecord, first_scene, reported, scenes
 
 __all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
 
-REST_SECONDS = 0.035  # between two messages: a page draws 20 to 30 times a second what is new
+REST_SECONDS = 0.035  # between two messages: a page draws what is new 20 to 30 times per second
 TICK_SECONDS = 0.04  # and so long again, at most, for rows to come
 SETTLE_SECONDS = 0.004  # until the rows of all ranks are there
 MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones

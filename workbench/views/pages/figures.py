@@ -99,7 +99,7 @@ def comparison(losses: Mapping[str, pl.DataFrame], theme: str = "light") -> go.F
 
 def grid(cells: Sequence[Cell], theme: str = "light", ground: str = "") -> go.Figure:
     """Draw one figure of all charts, two in a row. Its traces are those of the charts in their
-    order, its annotations their titles. ``ground``: the page's own colour, else the theme's.
+    order, its annotations their titles. ``ground``: the page's own color, else the theme's.
     """
     ink, across = tokens(theme), 2 if len(cells) > 1 else 1
     ground = ground or ink["ground"]

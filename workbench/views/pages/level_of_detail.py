@@ -19,9 +19,9 @@ import numpy.typing as npt
 from workbench.recording.events import CODE, CONTEXT, KINDS, ROW
 from workbench.views.packing import Passages, joined
 
-MOST = 250_000  # rows a second: with more a page gets folded time
+MOST = 250_000  # rows per second: with more a page gets folded time
 CALM_S = 5.0  # with less than half of it for so long: a page gets all rows again
-BUDGET = 40_000  # rows a second of folded time and whole rows, about
+BUDGET = 40_000  # rows per second of folded time and whole rows, about
 WHOLE = 8  # ranks whose rows go whole
 SHORTEST_S, LONGEST_S = 0.1, 1.0  # that a folded row covers
 

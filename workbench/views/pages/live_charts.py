@@ -1,6 +1,7 @@
-"""Charts that follow a run: one FigureWidget of Plotly's, brought up to date about twice a second.
+"""Charts that follow a run: one FigureWidget of Plotly's, brought up to date about twice per
+second.
 
-One thread a ``Charts`` reads, makes the widget (which takes a second at first) and draws; it ends
+One thread a ``Charts`` reads, makes the widget (which takes one second at first) and draws; it ends
 with the run, or when the charts are closed. ``figure`` in charts.py gives plain figures; only here
 are they a widget.
 """
@@ -36,7 +37,7 @@ SELDOM_SECONDS = 3.0
 
 
 class Ground(anywidget.AnyWidget):
-    """Reports the page around it: whether it is dark, its colour, how wide. Shows nothing."""
+    """Reports the page around it: whether it is dark, its color, how wide. Shows nothing."""
 
     _esm = asset("widgets/ground.js")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)  # None: not known yet
@@ -142,8 +143,8 @@ class Charts(ipywidgets.VBox):
         return self._fixed or ("dark" if self.ground.dark else "light")
 
     @property
-    def _page_colour(self) -> str:
-        """The colour of the page around; "" where a theme was asked for, which may not be its."""
+    def _page_color(self) -> str:
+        """The color of the page around; "" where a theme was asked for, which might differ."""
         return self.ground.colour if self._fixed is None else ""
 
     @property
@@ -235,7 +236,7 @@ class Charts(ipywidgets.VBox):
     def _structure(self, cells: list[Cell]) -> list[Any]:
         """Return everything in a figure but points, words and scales."""
         lines = [(one.chart, one.y, [line.name for line in one.traces]) for one in cells]
-        return [self.theme, self._page_colour, *lines]
+        return [self.theme, self._page_color, *lines]
 
     def _update(self, cells: list[Cell]) -> None:
         lines, before = [trace for one in cells for trace in one.traces], self._scales
@@ -250,7 +251,7 @@ class Charts(ipywidgets.VBox):
                     self._figure.layout[axis].update(scale)
 
     def _draw(self, cells: list[Cell]) -> None:
-        fresh, self._scales = grid(cells, self.theme, self._page_colour), scales(cells)
+        fresh, self._scales = grid(cells, self.theme, self._page_color), scales(cells)
         fresh.layout.width = self.ground.width or None
         if self._figure is None:
             self._figure = Figure(fresh)

@@ -74,7 +74,7 @@ class Page:
         self._seq = self._older = 0
         self.listens = self.gone = False
         self._left = False  # its host says so, and knows
-        self.owed = False  # it asks whether anybody is there
+        self.owed = False  # it asks whether a page is there
 
     def hear(self, message: Any) -> None:
         """Take a message from the page: hello, or a command; others are ignored.

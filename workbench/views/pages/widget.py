@@ -26,7 +26,7 @@ from workbench.views.packing import Message
 LATE_SECONDS = 15.0  # for a page to load a widget's module, before it is taken to have none
 ABSENT = (
     "This page has not loaded anywidget, which draws live pictures. Load the page again, then run "
-    "the cell again; if that is no help, install anywidget where Jupyter itself runs."
+    "the cell again; if that does not help, install anywidget where Jupyter itself runs."
 )
 PACKING = 6  # of gzip: five megabytes take a third of a second
 

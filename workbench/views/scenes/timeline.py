@@ -192,7 +192,7 @@ def _bar(kind: str, x: float, width: float, y: float, row: float) -> str:
 
 
 def _key(selected: Bars) -> list[str]:
-    """Name the colours of the bars that there are."""
+    """Name the colors of the bars that there are."""
     computing = {k: COMPUTING[k] for k in ("forward", "backward", "optimizer")}
     shown = computing if selected.iteration >= 0 else {}
     shown |= {"communication": INK["comm"], "waiting": INK["wait"]}

@@ -38,20 +38,20 @@ def svg(cell: Cell) -> str:
     parts = [
         *opened(caption, WIDTH, height),
         text(16, 24, title, "ink", size=14, weight=700, most=120),
-        f'<text x="16" y="44" fill="{INK["ink-2"]}" font-size="12">{_colour_marks(words)}</text>',
+        f'<text x="16" y="44" fill="{INK["ink-2"]}" font-size="12">{_color_marks(words)}</text>',
     ]
     return "".join([*parts, *_plot(cell), "</svg>"])
 
 
-def _colour_marks(words: str) -> str:
-    """Draw the key: each mark in its line's colour, "▨" and "┅" too, which a font may lack."""
+def _color_marks(words: str) -> str:
+    """Draw the key: each mark in its line's color, "▨" and "┅" too, which a font may lack."""
     pieces = _MARK.split(words)
-    texts, colours, marks = pieces[::3], pieces[1::3], pieces[2::3]
+    texts, colors, marks = pieces[::3], pieces[1::3], pieces[2::3]
     lines = [escape(texts[0])]
-    for colour, mark, after in zip(colours, marks, texts[1:], strict=True):
+    for color, mark, after in zip(colors, marks, texts[1:], strict=True):
         pale = ' fill-opacity="0.5"' if mark == "▨" else ""
         sign = {"▨": "■", "┅": "- -"}.get(mark, mark)
-        lines.append(f'<tspan fill="{colour}"{pale}>{sign}</tspan>{escape(after)}')
+        lines.append(f'<tspan fill="{color}"{pale}>{sign}</tspan>{escape(after)}')
     return "".join(lines)
 
 
@@ -95,7 +95,7 @@ def _axes(cell: Cell, top: float, ticks: Sequence[tuple[float, str]], at: At) ->
 
 
 def _looks(cell: Cell) -> list[dict[str, Any]]:
-    """Return the style of each trace, as Plotly has it, with its colour inside."""
+    """Return the style of each trace, as Plotly has it, with its color inside."""
     if cell.looks:
         return cell.looks
     ink, lines = tokens("light"), cell.chart.lines

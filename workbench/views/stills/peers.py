@@ -17,7 +17,7 @@ from workbench.analysis import replicas
 from workbench.views.pages.link_facts import made_links
 
 APART = ("metrics", "control")  # groups that do not train
-RECENT = 40  # iterations whose sketches are read: the newest may not be whole
+RECENT = 40  # iterations whose sketches are read: the newest might not be whole
 ALIKE = 1e-9
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from workbench.analysis import shards as held
 from workbench.common.units import print_size
 
-RECENT = 2  # iterations that are looked at: the newest may not be whole
+RECENT = 2  # iterations that are looked at: the newest might not be whole
 CHANGES = {"gathered": True, "freed": False}  # of a layer: is it whole then?
 
 

@@ -51,7 +51,7 @@ class Still:
     trains: bool = True  # a notebook's cells on ranks need not, plans and cases of a check do not
     losses: tuple[tuple[int, float], ...] = ()  # iteration, mean over the ranks
     failed: bool = False
-    scene: Scene | None = None  # whose picture stands in place of the ring
+    scene: Scene | None = None  # whose picture stands instead of the ring
     selected: Any = None  # what that scene shows
     notes: tuple[str, ...] = ()  # what was emulated, slowed or done on purpose, in words
     made_links: Mapping[tuple[int, int], bool] = field(default_factory=dict)  # and whether cut

@@ -15,7 +15,7 @@ from workbench.views.stills.still import Still
 
 WIDTH, HEIGHT = 960, 360
 MADE_HEIGHT = 22  # of the line that says what is emulated
-RING = (170.0, 216.0, 116.0)  # centre and radius
+RING = (170.0, 216.0, 116.0)  # center and radius
 CHART = (520, 92, 400, 220)  # x, y, width, height
 
 
@@ -60,7 +60,7 @@ def title_lines(title: str, words: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Places of ranks: ``node`` is the radius of each, ``boxes`` are the hosts' centres and
+    """Places of ranks: ``node`` is the radius of each, ``boxes`` are the hosts' centers and
     ``half`` half of such a box's side.
     """
 
@@ -70,10 +70,10 @@ class _Layout:
     half: float = 0.0
 
 
-def _on_circle(centre: Place, radius: float, many: int, first: float = 0.0) -> list[Place]:
+def _on_circle(center: Place, radius: float, many: int, first: float = 0.0) -> list[Place]:
     """Return so many places, clockwise; ``first``: the turn of the first one from the top."""
     turns = [first + 2 * math.pi * at / max(1, many) for at in range(many)]
-    return [(centre[0] + radius * math.sin(t), centre[1] - radius * math.cos(t)) for t in turns]
+    return [(center[0] + radius * math.sin(t), center[1] - radius * math.cos(t)) for t in turns]
 
 
 def _layout(ranks: int, of_a_host: int) -> _Layout:

@@ -8,7 +8,7 @@ from workbench.common.svg import INK, Place, line, made_line, round_up, text
 from workbench.common.units import print_size
 from workbench.views.stills.peers import ALIKE, Mixing
 
-CIRCLE = (170.0, 206.0, 74.0)  # centre and radius
+CIRCLE = (170.0, 206.0, 74.0)  # center and radius
 AWAY, BAR = 6.0, 26.0  # from a rank's rim to its bar, and its length
 MOST_PLANNED = 200  # links
 

@@ -56,7 +56,7 @@ def _bar(y: float, ends: tuple[float | None, ...], scale: float, inks: dict[str,
 
 
 def _key(y: float, received: Sequence[bool]) -> list[str]:
-    """Name the colours; restore has two, where some ranks restored without a message."""
+    """Name the colors; restore has two, where some ranks restored without a message."""
     phases = [(WORDS.get(phase, phase), INKS[phase]) for phase in PHASES]
     at = PHASES.index("restore")
     if received and all(received):

@@ -141,11 +141,11 @@ def _minibatch(
         for rank, again in column.takers:
             hue, top = rank % len(HUES), y + 23 + rank * row
             many = ranks > len(HUES)
-            colour = INK["ink-2"] if many else HUES[hue]
-            fill = f"url(#wb-again-{hue})" if again else colour
+            color = INK["ink-2"] if many else HUES[hue]
+            fill = f"url(#wb-again-{hue})" if again else color
             parts.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(0.8, cell - 1.5):.1f}" '
-                f'height="{row - 2 if row > 8 else row - 1:.1f}" fill="{fill}" stroke="{colour}" '
+                f'height="{row - 2 if row > 8 else row - 1:.1f}" fill="{fill}" stroke="{color}" '
                 f'stroke-width="{1 if again else 0}"/>'
             )
             if cell >= need and row >= 12:

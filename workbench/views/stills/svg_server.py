@@ -105,9 +105,9 @@ def _time(shares: Sequence[float], y: float) -> Iterator[str]:
     """Draw what a worker's time went into, as a bar below its words."""
     x = LABELS - BAR
     yield f'<rect x="{x}" y="{y:.1f}" width="{BAR}" height="5" fill="{INK["rule"]}"/>'
-    for share, colour in zip(shares, (COMPUTING, INK["comm"], INK["wait"]), strict=True):
+    for share, color in zip(shares, (COMPUTING, INK["comm"], INK["wait"]), strict=True):
         width = BAR * share
-        yield (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="5" fill="{colour}"/>')
+        yield (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="5" fill="{color}"/>')
         x += width
 
 
@@ -161,12 +161,12 @@ def _key(still: Served, drawn: int) -> list[str]:
         result.append(line((x, low - 10), (x, low + 2), "wait", 2.5))
         result.append(text(x + 8, low, f"wall: {still.bound} ahead"))
     y += 20
-    for x, colour, words in (
+    for x, color, words in (
         (16, COMPUTING, "computing"),
         (94, INK["comm"], "push and pull"),
         (192, INK["wait"], "waiting"),
     ):
-        result.append(f'<rect x="{x}" y="{y - 7}" width="10" height="5" fill="{colour}"/>')
+        result.append(f'<rect x="{x}" y="{y - 7}" width="10" height="5" fill="{color}"/>')
         result.append(text(x + 14, y, words, size=11))
     for k, fill in enumerate(AGES):
         result.append(f'<rect x="{272 + 9 * k}" y="{y - 9}" width="8" height="9" fill="{fill}"/>')

@@ -1,4 +1,4 @@
-"""Nobody averages: every rank trains for itself."""
+"""No rank averages: each trains for itself."""
 
 from __future__ import annotations
 

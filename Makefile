@@ -95,6 +95,7 @@ check: $(SET_UP)
 	npx --yes prettier@3.6.2 --check --log-level warn $(FORMATTED)
 	npx --yes -p typescript@5.9.3 tsc -p tests/js/tsconfig.json
 	node tests/js/all.js
+	$(BIN)/python -m tests.words
 	@$(BIN)/python -m tests.notebooks --stale
 
 bench: $(SET_UP)

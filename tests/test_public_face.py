@@ -157,7 +157,7 @@ def test_what_an_experiment_is_made_from_is_said() -> None:
     for value in ({"ranks": 2}, "spec.yaml", Path("spec.yaml")):
         with pytest.raises(wb.SpecError, match=r"wb.run: exp = .*\(\*\*fields\).*from_yaml"):
             wb.run(value)  # type: ignore[arg-type]
-    with pytest.raises(wb.SpecError, match="no experiment's JSON"):
+    with pytest.raises(wb.SpecError, match="not an experiment's JSON"):
         wb.Experiment.from_json("{")
 
 

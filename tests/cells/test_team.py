@@ -367,7 +367,9 @@ def test_bare_ranks_make_their_group_themselves_with_the_usual_four_lines() -> N
         assert team.execute(begin).values == {0: "2.0", 1: "2.0"}
         assert team.execute("dist.destroy_process_group()").ok
     failed = team.execute(f"{begin}\n1 / rank")
-    assert failed.errors[0]["kind"] == "ZeroDivisionError" and "make yours anew" in failed.notes[-1]
+    assert (
+        failed.errors[0]["kind"] == "ZeroDivisionError" and "make yours again" in failed.notes[-1]
+    )
     assert team.execute(begin).values[1] == "2.0"  # what was left of the group is gone
     assert team.execute("dist.destroy_process_group()").ok
     assert team.execute(begin.replace("workbench", "gloo")).values == {0: "2.0", 1: "2.0"}

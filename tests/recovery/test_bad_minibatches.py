@@ -257,7 +257,7 @@ class Broken:
 
 def test_data_that_are_always_bad_end_the_run() -> None:
     run = wb.run(lenet(task=Broken, bad_minibatch="skip", iterations=40))
-    with pytest.raises(wb.BadMinibatch, match=r"10 minibatches in a row .* no accident"):
+    with pytest.raises(wb.BadMinibatch, match=r"10 minibatches in a row .* not chance"):
         run.wait(timeout=60)
 
 

@@ -80,11 +80,11 @@ class Scored:
     @property
     def words(self) -> str:
         """The fault and what became of it, in a line."""
-        whom = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {', '.join(map(str, self.ranks))}"
+        struck = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {', '.join(map(str, self.ranks))}"
         if self.latency_ms is not None:
-            who = "the driver" if self.by < 0 else f"rank {self.by}"
-            return f"{self.fault}, {whom}: {self.how!r} after {self.latency_ms:.1f} ms, by {who}"
-        return f"{self.fault}, {whom}: {'missed' if self.expected else 'not looked for'}"
+            by = "the driver" if self.by < 0 else f"rank {self.by}"
+            return f"{self.fault}, {struck}: {self.how!r} after {self.latency_ms:.1f} ms, by {by}"
+        return f"{self.fault}, {struck}: {'missed' if self.expected else 'not looked for'}"
 
 
 @dataclass(frozen=True)
@@ -304,8 +304,8 @@ def _trained_to_the_end(
     last iteration, of this generation or of a later one that it was in.
     """
     p = pl.col
-    whom = pl.when(p("rank") < 0).then(p("peer")).otherwise(p("rank"))
-    notices = done.filter(p("name").is_in(NOTICES)).with_columns(rank=whom)
+    struck = pl.when(p("rank") < 0).then(p("peer")).otherwise(p("rank"))
+    notices = done.filter(p("name").is_in(NOTICES)).with_columns(rank=struck)
     if notices.is_empty():
         return set()
     iterations = spec.get("iterations")
@@ -329,7 +329,7 @@ def _trained_to_the_end(
 def _overtaken(done: pl.DataFrame) -> set[tuple[int, int]]:
     """Return rank and time of each notice that did not end its rank.
 
-    That is a second notice, and one whose rank was killed before it left.
+    That is a repeated notice, and one whose rank was killed before it left.
     """
     overtaken, notices = set[tuple[int, int]](), dict[int, int]()
     for row in done.iter_rows(named=True):

@@ -103,8 +103,8 @@ class Recovered:
         """The recovery in a sentence."""
         origin = "the change was noticed" if self.planned else ORIGINS[self.since]
         if self.iteration < 0:  # torchrun's doing: only the script knows its iterations
-            who = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
-            return f"{who}; torchrun restarted the job with {_ranks(self.members)}"
+            subject = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
+            return f"{subject}; torchrun restarted the job with {_ranks(self.members)}"
         on = f"{_ranks(self.members)} went on with iteration {self.iteration + 1}"
         fresh = f", {_ranks(self.fresh)} in a new process" if self.fresh else ""
         took = (
@@ -246,11 +246,11 @@ def _recovered(
     before = recoveries[at - 1].generation if at else 0
     lost = sorted(map(int, one.lost))
     new, old = (rows.filter(p("generation") == which) for which in (one.generation, before))
-    whom = lost or [rank for rank in one.fresh]  # a rank that came is noticed too
-    detect = old.filter(p("kind") == "detect", p("rank") == -1, p("peer").is_in(whom))
+    changed = lost or [rank for rank in one.fresh]  # a rank that came is noticed too
+    detect = old.filter(p("kind") == "detect", p("rank") == -1, p("peer").is_in(changed))
     aborts, survivors = old.filter(p("kind") == "abort"), set(one.members) - set(one.fresh)
     begun = _last(aborts, "rank", survivors, "start_ns")  # a survivor may look before the driver
-    either = (_last(detect, "peer", whom), begun)
+    either = (_last(detect, "peer", changed), begun)
     noticed = min((when for when in either if when is not None), default=None)
     fault = _fault(old, lost, noticed)
     left = _last(aborts, "rank", survivors)
@@ -305,8 +305,8 @@ def _updates_lacking(applied: pl.DataFrame, one: Recovery) -> dict[str, int]:
 def _fault(old: pl.DataFrame, lost: Sequence[int], noticed: int | None) -> int | None:
     """Return when the first of the lost ranks was killed; None where no row says so."""
     p = pl.col
-    whom = pl.when(p("rank") >= 0).then("rank").otherwise("peer")
-    kills = old.filter(p("kind") == "fault", p("name") == "kill", whom.is_in(lost))
+    struck = pl.when(p("rank") >= 0).then("rank").otherwise("peer")
+    kills = old.filter(p("kind") == "fault", p("name") == "kill", struck.is_in(lost))
     first = kills["end_ns"].min()
     if not isinstance(first, int) or (noticed is not None and first > noticed):
         return None

@@ -188,10 +188,10 @@ class TimeSpent:
         self, rank: int, inside: slice, state: States, last: States, lasts: npt.NDArray[np.float64]
     ) -> None:
         """Add up the time of one trainer."""
-        own, end, who = self.state[rank, inside], state[rank, inside], last[rank, inside]
+        own, end, peers = self.state[rank, inside], state[rank, inside], last[rank, inside]
         time = lasts[inside]
-        core = self.core[who, np.arange(inside.start, inside.stop)] * time
-        link = self.link[who, np.arange(inside.start, inside.stop)]
+        core = self.core[peers, np.arange(inside.start, inside.stop)] * time
+        link = self.link[peers, np.arange(inside.start, inside.stop)]
         computes, waits, moves = own == _COMPUTES, own >= 0, (end == _MOVES) & (own != _COMPUTES)
         for_peer, idle = waits & (end == _COMPUTES), waits & (end == _NONE)
         computed = float(core[computes].sum())
@@ -205,7 +205,7 @@ class TimeSpent:
         self.parts["wait"] += left * float(waited.sum())
         self.parts["link"] += left * float(moved.sum())
         self.parts["other"] += float(time[own == _NONE].sum())
-        blamed = np.bincount(who, waited, self.ranks)
+        blamed = np.bincount(peers, waited, self.ranks)
         self.waits.update({at: float(ns) for at, ns in enumerate(blamed) if ns})
         known = link >= 0
         ways = np.bincount(link[known], moved[known], self.ranks**2)

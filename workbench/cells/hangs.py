@@ -157,15 +157,15 @@ def explain(
     for rank, words in sorted(away.items()):
         if waiters := [str(wait.rank) for wait in waits if wait.peer == rank]:
             many = len(waiters) > 1
-            who = f"rank{'s' * many} {', '.join(waiters)} wait{'s' * (not many)}"
-            lines.append(f"rank {rank} {words}: {who} for it in vain.")
+            subject = f"rank{'s' * many} {', '.join(waiters)} wait{'s' * (not many)}"
+            lines.append(f"rank {rank} {words}: {subject} for it in vain.")
     return lines
 
 
 def _waits(wait: Wait, place: Mapping[str, Any] | None, now_ns: int) -> str:
     seconds = (now_ns - wait.since_ns) / SECOND
-    whom = f" for rank {wait.peer}" if wait.peer >= 0 else ""
-    return f"rank {wait.rank} has waited {seconds:.0f} s{whom}{_where(place)}"
+    awaited = f" for rank {wait.peer}" if wait.peer >= 0 else ""
+    return f"rank {wait.rank} has waited {seconds:.0f} s{awaited}{_where(place)}"
 
 
 def _where(place: Mapping[str, Any] | None) -> str:

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
 Listener = Annotated[Tell, a_function]
 PATIENCE = "10 min"  # without progress, until a wait of a cell is an error
-ANEW = "The process group was made anew: generation {}."
-BARE_ANEW = "The process groups that existed have been ended: make yours again."
+MADE_AGAIN = "The process group was made anew: generation {}."
+BARE_MADE_AGAIN = "The process groups that existed have been ended: make yours again."
 JOINING = 40.0  # seconds for all ranks to form a group
 
 
@@ -173,7 +173,7 @@ class Ranks(Steering, Shown):
             stuck = () if result.ok else result.deadlock
             self.store.metadata["deadlock"] = ",".join(map(str, stuck))
             if not result.ok:
-                self._mend(lambda *arguments: _noted(result, tell, *arguments), anew=True)
+                self._mend(lambda *arguments: _noted(result, tell, *arguments), again=True)
             return result
         finally:
             self._one_at_a_time.release()
@@ -199,12 +199,12 @@ class Ranks(Steering, Shown):
         self._collector.add(rank, trace.memory)
         return member
 
-    def _mend(self, tell: Tell = quietly, anew: bool = False) -> None:
+    def _mend(self, tell: Tell = quietly, again: bool = False) -> None:
         """Replace ranks that have died, and make the group again if need be, or if asked for."""
         self._must_live()
         for _ in range(3):
             dead = [rank for rank, member in self._members.items() if member.code is not None]
-            if not dead and not anew and self.generation >= 0:
+            if not dead and not again and self.generation >= 0:
                 return
             for rank in self._members:  # a frozen one could not take part
                 if self._control.rank_word(rank, FROZEN_BY_USER):
@@ -214,9 +214,13 @@ class Ranks(Steering, Shown):
             late = self._regroup()
             if not late:
                 if self.generation > 0:
-                    tell("note", (), BARE_ANEW if self.bare else ANEW.format(self.generation))
+                    tell(
+                        "note",
+                        (),
+                        BARE_MADE_AGAIN if self.bare else MADE_AGAIN.format(self.generation),
+                    )
                 return
-            anew = True
+            again = True
             rank_handle.end([self._members[rank] for rank in late])
         raise WorkbenchError(
             f"{named(late)} did not form a process group within {JOINING:.0f} s; start again with "

@@ -64,11 +64,11 @@ class FrozenModel(BaseModel):
             raise SpecError(
                 f"{kind} has no field {name!r}{near}. It has: {listed(type(self).model_fields)}"
             )
-        how = f"{self._anew}({change})"
+        how = f"{self._maker}({change})"
         raise SpecError(f"{kind} is frozen: make a new one with {how}, {name} does not change")
 
     @property
-    def _anew(self) -> str:
+    def _maker(self) -> str:
         """Return the expression that makes one that differs."""
         return f"wb.{type(self).__name__}"
 

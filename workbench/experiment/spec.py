@@ -89,7 +89,7 @@ class Experiment(Fields):
         return tuple(code_in({name: getattr(self, name) for name in type(self).model_fields}))
 
     @property
-    def _anew(self) -> str:
+    def _maker(self) -> str:
         return "exp.replace"
 
     def replace(self, **changes: Any) -> Experiment:

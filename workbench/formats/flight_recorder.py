@@ -107,7 +107,7 @@ def _missing(group: str, ranks: Mapping[int, Sequence[Mapping[str, Any]]]) -> li
     for number, kinds in sorted(calls.items()):
         operations = {key.partition(" ")[0] for key in kinds}
         if len(operations) > 1:
-            missing = "; ".join(f"{_ranks(who)} {key}" for key, who in kinds.items())
+            missing = "; ".join(f"{_ranks(those)} {key}" for key, those in kinds.items())
             result.append(
                 f"Ranks disagree about operation {number - 1} of group {group}: {missing}."
             )

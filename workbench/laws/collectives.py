@@ -21,8 +21,8 @@ def everyone_takes_part(events: pl.DataFrame, *, complete: bool = True) -> list[
     The rows of one operation agree on the bytes, the root and the algorithm.
     """
     events = plain_texts(events)
-    ops, who = _collectives(events, complete), members(events)
-    expected = ops.join(who, on=OP[:2])
+    ops, roster = _collectives(events, complete), members(events)
+    expected = ops.join(roster, on=OP[:2])
     rows = _outer(events).group_by(*OP, "rank").len("rows")
     bad = expected.join(rows, on=[*OP, "rank"], how="left").filter(pl.col("rows").fill_null(0) != 1)
     absent = report(
@@ -49,7 +49,7 @@ def steps_and_bytes(
     The bytes of an uneven all-to-all, whose row has no ``value``, are not judged.
     """
     events = plain_texts(events)
-    who = members(events)
+    roster = members(events)
     known = pl.DataFrame(
         [(operation, name) for operation, all in cost_model.OPERATIONS.items() for name in all],
         ["collective", "algorithm"],
@@ -58,7 +58,8 @@ def steps_and_bytes(
     ops = _collectives(events, complete).join(known, on=["collective", "algorithm"], how="semi")
     rows = _cases(events, ops, itemsize)
     expected, torn = _expected(rows.select(CASE).unique().rows(named=True))
-    judged = rows.join(who.drop("size"), on=[*OP[:2], "rank"]).join(expected, on=[*CASE, "place"])
+    ours = rows.join(roster.drop("size"), on=[*OP[:2], "rank"])
+    judged = ours.join(expected, on=[*CASE, "place"])
     counted = _with_counts(judged, events).sort(*OP, "rank")
     wrong = counted.filter(
         pl.any_horizontal(pl.col(it) != pl.col(f"{it}_expected") for it in _COUNTS)
@@ -139,8 +140,8 @@ def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violat
         )
         .join(untold, on=OP, how="anti")
     )
-    who = members(events)
-    replayed = replay(events.join(ops.select(OP), on=OP, how="semi"), who)
+    roster = members(events)
+    replayed = replay(events.join(ops.select(OP), on=OP, how="semi"), roster)
     roots = replayed.cells.select(*OP).join(
         ops.select(*OP, "root"), on=OP, how="left", maintain_order="left"
     )["root"]
@@ -149,7 +150,7 @@ def complete_sums(events: pl.DataFrame, *, complete: bool = True) -> list[Violat
     held = np.where(enough, np.minimum(replayed.final, 1), replayed.final)
     wrong = (expected >= 0) & (held != expected)
     cell, place = np.nonzero(wrong.any(axis=2))
-    return report("complete sums", *_incomplete(replayed, expected, who, cell, place))
+    return report("complete sums", *_incomplete(replayed, expected, roster, cell, place))
 
 
 def _expected_counts(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Counts:
@@ -172,7 +173,7 @@ def _expected_counts(cells: pl.DataFrame, roots: Sequence[int], most: int) -> Co
 
 
 def _incomplete(
-    replayed: Replay, expected: Counts, who: pl.DataFrame, cell: Any, place: Any
+    replayed: Replay, expected: Counts, roster: pl.DataFrame, cell: Any, place: Any
 ) -> tuple[pl.DataFrame, Callable[[Row], str]]:
     """Return the chunks that are not complete, and the function that describes one."""
     rows = pl.DataFrame(
@@ -180,11 +181,11 @@ def _incomplete(
     )
     ranks = {
         (row["generation"], row["group"], row["place"]): row["rank"]
-        for row in who.iter_rows(named=True)
+        for row in roster.iter_rows(named=True)
     }
     bad = (
         rows.join(replayed.cells, on="cell")
-        .join(who.drop("size"), on=[*OP[:2], "place"])
+        .join(roster.drop("size"), on=[*OP[:2], "place"])
         .sort(*OP, "chunk", "slot", "rank")
     )
 
@@ -229,8 +230,8 @@ def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
     a root), and how many kinds of rows there are.
     """
     group = OP[:2]
-    who = members(events)
-    sizes = who.group_by(group).agg(pl.col("size").first())
+    roster = members(events)
+    sizes = roster.group_by(group).agg(pl.col("size").first())
     # Of an algorithm that can go several ways: which (see ``Communicator.way``).
     way = pl.when(pl.col("phase").str.starts_with("levels ")).then("phase").otherwise(pl.lit(""))
     # What ranks give may differ in an all-to-all.
@@ -248,7 +249,7 @@ def _collectives(events: pl.DataFrame, complete: bool) -> pl.DataFrame:
         )
         .join(sizes, on=group)
     )
-    places = who.select(*group, peer="rank", root="place")
+    places = roster.select(*group, peer="rank", root="place")
     ops = ops.join(places, on=[*group, "peer"], how="left").with_columns(
         pl.col("root").fill_null(0)
     )

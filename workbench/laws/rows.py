@@ -137,8 +137,8 @@ def matched_messages(events: pl.DataFrame, *, complete: bool = True) -> list[Vio
             f"rank {source}'s send started"
         )
 
-    who = pl.when(pl.col("sends") == 0).then("target").otherwise("source")
-    return report("matched messages", bad.with_columns(rank=who), words)
+    blamed = pl.when(pl.col("sends") == 0).then("target").otherwise("source")
+    return report("matched messages", bad.with_columns(rank=blamed), words)
 
 
 def _unsaid(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -227,8 +227,8 @@ class Patience:
         self._last = moment
         if awaited:
             self.peer = next(iter(awaited)) if len(awaited) == 1 else -1
-        everybody = -1 in awaited or (self.peer < 0 and not awaited)
-        among = range(len(watch.peers)) if everybody else awaited or (self.peer,)
+        for_all = -1 in awaited or (self.peer < 0 and not awaited)
+        among = range(len(watch.peers)) if for_all else awaited or (self.peer,)
         over = [peer for peer in among if peer != watch.me and self._is_over(peer, bool(awaited))]
         for peer in over:
             if not awaited or peer not in watch.spare:
@@ -263,10 +263,10 @@ class Patience:
         watch, me = self.watch, self.watch.peers[self.watch.me].rank
         stopped = [peer for peer in awaited if watch.peers[peer].state() in "Tt"]
         named = stopped or (awaited if len(awaited) == 1 else [])
-        who = ", ".join(map(self._state, awaited))
+        names = ", ".join(map(self._state, awaited))
         return RunTimeout(
             f"no progress for {self._waited / 1e9:.1f} s: rank {me} is in {self.doing} and waits "
-            f"for {who}. {timed_out(self.limit_ns / 1e9)}",
+            f"for {names}. {timed_out(self.limit_ns / 1e9)}",
             watch.peers[named[0]].rank if named else -1,
             peer=me,
             how="stopped" if stopped else "silent",

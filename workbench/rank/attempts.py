@@ -215,7 +215,7 @@ def log(job: Job, what: Skipped, error: BaseException | None) -> None:
     if (in_a_row := job.skips.in_a_row) >= MOST_IN_A_ROW:
         raise BadMinibatch(
             f"{in_a_row} minibatches in a row were left out, up to iteration {what.iteration + 1}: "
-            f"that is no accident of the data. The last: {what.words}",
+            f"that is not chance. The last: {what.words}",
             job.run_rank,
             how="raised",
             doing=f"iteration {what.iteration + 1}",

@@ -49,11 +49,11 @@ def strike(
         return
     control.set_rank(rank, STRUCK, iteration + 1)
     for number, fault in enumerate(exp.faults):
-        if getattr(fault, "at_iteration", None) == iteration and who_does(fault) == rank:
+        if getattr(fault, "at_iteration", None) == iteration and rank_of(fault) == rank:
             _do(exp, number, rank, recorder, control)
 
 
-def who_does(fault: Fault) -> int:
+def rank_of(fault: Fault) -> int:
     """Return the rank that does a fault, or asks the driver for it, at the iteration of it; -1:
     the fault is none of an iteration.
     """

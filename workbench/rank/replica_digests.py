@@ -112,10 +112,10 @@ class ReplicaDigests:
                 f"{self._job.ranks} ranks agree, so none is known to be right. Three ranks or more "
                 "have a majority, and recovery='restart' needs none"
             )
-        who = f"rank {ranks[0]} differs" if len(ranks) == 1 else f"ranks {ranks} differ"
+        subject = f"rank {ranks[0]} differs" if len(ranks) == 1 else f"ranks {ranks} differ"
         return (
-            f"{who} from the others {since} in {what} ({until}): its memory, or a message to it, "
-            "is corrupt. What was trained since then is not to be trusted: go on from a "
+            f"{subject} from the others {since} in {what} ({until}): its memory, or a message to "
+            "it, is corrupt. What was trained since then is not to be trusted: go on from a "
             "checkpoint that is older (recovery='restart' does)"
         )
 

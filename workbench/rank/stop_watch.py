@@ -69,14 +69,14 @@ class StopWatch:
 
     def _error(self, seconds: float) -> RunTimeout:
         """Return the error that names the stopped ranks and those that wait for them."""
-        who = "\n  ".join(
+        stopped = "\n  ".join(
             f"rank {rank} (process {self._pids[rank]}) is stopped (SIGSTOP)"
             for rank in self._stopped
         )
         pids = " ".join(str(self._pids[rank]) for rank in self._stopped)
         return RunTimeout(
             f"no progress for {seconds:.1f} s: no rank has come to its next iteration, or to its "
-            f"end\n  {who}\nWake it (kill -CONT {pids}). "
+            f"end\n  {stopped}\nWake it (kill -CONT {pids}). "
             f"{timed_out(self._timeout)}",
             min(self._stopped),
             how="stopped",

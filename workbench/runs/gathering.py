@@ -40,14 +40,15 @@ class Gathering:
         possible = len(came) + len(absent) >= least
         if possible and (enough or seconds <= max(grace, JOINING)):
             return None
-        who = [f"rank {rank} {how}" for rank, how in sorted(ended.items())]
+        missing = [f"rank {rank} {how}" for rank, how in sorted(ended.items())]
         if possible:
-            who += [f"rank {rank} has not started" for rank in absent]
+            missing += [f"rank {rank} has not started" for rank in absent]
             number = f"{counted(len(came), 'rank')} came within {seconds:.1f} s"
         else:
             number = f"{counted(len(came) + len(absent), 'rank')} can start"
         raise TooFewRanks(
-            f"{number}, and the run needs {least} (ranks=({least}, {exp.ranks})): {', '.join(who)}",
+            f"{number}, and the run needs {least} (ranks=({least}, {exp.ranks})): "
+            f"{', '.join(missing)}",
             min(absent if possible else ended),
             how="silent" if possible else "ended",
         )

@@ -77,14 +77,14 @@ def past_losses(
 
     result: list[Mapping[str, Any]] = []
     # What a checkpoint holds each rank has; what was begun again is done again.
-    anew = [at for at, one in enumerate(recoveries) if one.state != "memory"]
-    counts = recoveries[anew[-1] + 1 if anew else 0 :]
+    restored = [at for at, one in enumerate(recoveries) if one.state != "memory"]
+    counts = recoveries[restored[-1] + 1 if restored else 0 :]
     ends = [(one.generation, rank) for one in counts for rank in map(int, one.lost)]
     ends += [(recoveries[-1].generation + 1 if recoveries else 1, rank) for rank in lost_last]
     if not ends:
         return result
     rows = store.events.filter(pl.col("kind").cast(pl.String) == "metric")
-    first = recoveries[anew[-1]].generation if anew else 0
+    first = recoveries[restored[-1]].generation if restored else 0
     for end, rank in ends:
         # Of this process alone: the rank may have had one before.
         fresh = [one.generation for one in counts if rank in one.fresh]

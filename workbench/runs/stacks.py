@@ -105,16 +105,16 @@ def read_stacks(processes: Sequence[RankProcess]) -> list[RankStack]:
 def _look(spy: str, process: RankProcess) -> tuple[Stack, ...]:
     """Return the stacks of all threads of a process."""
     command = [spy, "dump", "--json", "--pid", str(process.pid)]
-    whom = f"rank {process.rank} (process {process.pid})"
+    name = f"rank {process.rank} (process {process.pid})"
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LIMIT, check=False, errors="replace"
         )
     except subprocess.TimeoutExpired:
-        raise WorkbenchError(f"py-spy has not read {whom} within {LIMIT:.0f} s") from None
+        raise WorkbenchError(f"py-spy has not read {name} within {LIMIT:.0f} s") from None
     if done.returncode or not done.stdout.strip():
         if not Path(f"/proc/{process.pid}").exists():
-            raise WorkbenchError(f"{whom} has ended")
+            raise WorkbenchError(f"{name} has ended")
         remedy = ""
         if "permission" in done.stderr.lower():
             remedy = (
@@ -122,7 +122,7 @@ def _look(spy: str, process: RankProcess) -> tuple[Stack, ...]:
                 "users (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), as root: sudo"
             )
         reason = (done.stderr.strip().splitlines() or ["nothing"])[0]
-        raise WorkbenchError(f"py-spy cannot read {whom}: {reason}{remedy}")
+        raise WorkbenchError(f"py-spy cannot read {name}: {reason}{remedy}")
     return tuple(_stack(thread) for thread in json.loads(done.stdout))
 
 

@@ -40,8 +40,8 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The origin of a rank's records. ``job``: "" before it has joined its group. ``agent``: the
-    torchrun that started it, host, process and when that began; "" if none did. ``left``: how often
-    it may still restart ranks that fail.
+    torchrun that started it, host, process and when that began; "" if none did. ``left``: the
+    number of times that it can still restart ranks that fail.
     """
 
     job: str = ""

@@ -110,8 +110,8 @@ class Planned(Loaded):
         what = f" of {print_size(self.nbytes)}" if self.operation != "barrier" else ""
         lasts = print_duration(round(self.seconds * 1e9))
         sent = f"; the busiest rank sends {print_size(max(self.bytes_sent))}" * bool(self.nbytes)
-        who = counted(self.ranks, "rank")
-        return f"{self.name}{what} over {who}, planned: {steps}, {lasts}{sent}."
+        ranks = counted(self.ranks, "rank")
+        return f"{self.name}{what} over {ranks}, planned: {steps}, {lasts}{sent}."
 
 
 @checked

@@ -80,16 +80,16 @@ class Replay:
     after: Counts  # change, contributor
 
 
-def replay(events: pl.DataFrame, who: pl.DataFrame) -> Replay:
-    """Replay all messages in ``events`` (with ``plain_texts``); ``who`` is ``members``."""
+def replay(events: pl.DataFrame, roster: pl.DataFrame) -> Replay:
+    """Replay all messages in ``events`` (with ``plain_texts``); ``roster`` is ``members``."""
     rows = events.filter(pl.col("kind").is_in(["send", "recv", "reduce"])).with_columns(
         name=pl.when(pl.col("collective") == "barrier").then(pl.lit("fused")).otherwise("name")
     )
-    sizes = who.group_by("generation", "group").agg(pl.col("size").first())
+    sizes = roster.group_by("generation", "group").agg(pl.col("size").first())
     cells = rows.select(CELL).unique(maintain_order=True).join(sizes, on=["generation", "group"])
     cells = cells.with_row_index("cell")
-    rows = rows.join(cells.drop("size"), on=CELL).join(who.drop("size"), on=[*OP[:2], "rank"])
-    n = max(who["size"].to_list(), default=0)
+    rows = rows.join(cells.drop("size"), on=CELL).join(roster.drop("size"), on=[*OP[:2], "rank"])
+    n = max(roster["size"].to_list(), default=0)
     rows = rows.with_columns(queue=pl.col("cell").cast(pl.Int64) * n + pl.col("place"))
 
     sends = (
@@ -206,10 +206,10 @@ def contributors(
         last = mine.filter(pl.col("op") == op)["generation"].max()
         generation = int(last) if isinstance(last, int) else 0
     mine = mine.filter(pl.col("generation") == generation)
-    who = members(mine)
+    roster = members(mine)
     rows = mine.filter(pl.col("op") == op, pl.col("collective") != "p2p")
-    result = replay(rows, who)
-    n = who.height
+    result = replay(rows, roster)
+    n = roster.height
     start = rows["start_ns"].min()
     first = pl.DataFrame(
         {
@@ -225,7 +225,7 @@ def contributors(
     )
     return (
         frames.join(result.cells.select("cell", "chunk", "slot"), on="cell")
-        .join(who.select("place", "rank"), on="place")
+        .join(roster.select("place", "rank"), on="place")
         .select("time_ns", "rank", "chunk", "slot", "contributors")
         .sort("time_ns", maintain_order=True)
     )

@@ -70,14 +70,14 @@ class Walker(Communicator):
     slots_class = _Slots
 
     def __init__(self, rank: int, size: int, slot_bytes: int, unit: int) -> None:
-        nobody = SimpleNamespace(name=lambda _: 0, write=lambda *_, **__: None)  # hears the rows
+        silent = SimpleNamespace(name=lambda _: 0, write=lambda *_, **__: None)  # hears the rows
         members: Any = SimpleNamespace(
             slot_bytes=max(1, slot_bytes // unit) * ITEM,
             world=[*range(size)],
             rank=rank,
             size=size,
             unit=unit,
-            recorder=nobody,
+            recorder=silent,
         )
         super().__init__(members, "comm", "walk", control=None)
 

@@ -202,8 +202,8 @@ class _Patience:
 
     def _words(self, missing: Sequence[int], lasting: str = "") -> str:
         ranks = [self.world[rank] for rank in missing]
-        who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "a rank"
+        names = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "a rank"
         return (
-            f"rank {self.world[self.rank]} of group {self.group} ({len(self.world)} ranks): {who} "
-            f"did not join it{lasting}{self.progress()}"
+            f"rank {self.world[self.rank]} of group {self.group} ({len(self.world)} ranks): "
+            f"{names} did not join it{lasting}{self.progress()}"
         )

@@ -160,7 +160,7 @@ def _ignore_closed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 def warm() -> None:
     """Prepare the next run's processes, and import here what starting and drawing it takes.
 
-    That takes a second and more, some of which Panel would spend on the thread that serves every
+    That takes one second and more, some of which Panel would spend on the thread that serves every
     page. The first page that is open in a browser begins it, the others find it done: a server
     that is not in use holds no torch and no ranks.
     """

@@ -49,7 +49,7 @@ from workbench.transports.doorbell import Bells
 from workbench.transports.mailbox import SLOTS
 from workbench.user_code.source import Source, load, split_path
 
-FOR_EVER = timedelta(hours=1)  # the driver enforces the deadlines
+FOREVER = timedelta(hours=1)  # the driver enforces the deadlines
 
 
 def main(body: dict[str, Any], fds: list[int], driver: socket.socket) -> int:
@@ -72,7 +72,7 @@ def main(body: dict[str, Any], fds: list[int], driver: socket.socket) -> int:
             rank,
             None,
             n,
-            timeout=FOR_EVER,
+            timeout=FOREVER,
             slot_bytes=body["slot_bytes"],
             recorder=recorder,
             control=control,

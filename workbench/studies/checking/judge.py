@@ -106,7 +106,7 @@ def judge(outcome: Outcome, costs: Traffic) -> Verdict:
     def is_(how: str, words: str, **more: Any) -> Verdict:
         return Verdict(**{**vars(verdict), "how": how, "words": words, **more})
 
-    if (stands := _for_nobody(outcome)) and (first := stands[0]):
+    if (stands := _never_received(outcome)) and (first := stands[0]):
         words = f"rank {first.peer} never receives what rank {first.rank} sends it"
         return is_("unreceived", f"{words} at {first.place.words}")
     if outcome.deadlock is not None:
@@ -116,7 +116,7 @@ def judge(outcome: Outcome, costs: Traffic) -> Verdict:
     return _result(outcome, is_)
 
 
-def _for_nobody(outcome: Outcome) -> tuple[Stand, ...]:
+def _never_received(outcome: Outcome) -> tuple[Stand, ...]:
     """Return the ranks that wait in a send to a rank that has returned.
 
     Without rendezvous this would not be a deadlock, but messages that are never received.

@@ -364,10 +364,10 @@ class Server:
 
     def _mark(self, name: str, value: float, peer: int = -1, where: Where | None = None) -> None:
         """Record a metric of this server now."""
-        moment, whom = now(), self.job.session.run_rank(peer) if peer >= 0 else -1
+        moment, run_rank = now(), self.job.session.run_rank(peer) if peer >= 0 else -1
         self.lane.context(where=where or Where())
         self.lane.write(
-            _METRIC, moment, moment, whom, name=self.job.recorder.name(name), value=value
+            _METRIC, moment, moment, run_rank, name=self.job.recorder.name(name), value=value
         )
 
     # -- the end --

@@ -1,6 +1,6 @@
 """The part of a server that outlives servers: its replica chain, and how it takes over keys.
 
-Nothing of it runs where the run ends with a lost server and no key has a second copy.
+Nothing of it runs where the run ends with a lost server and each key has one copy.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def check(schedule: Grid, ranks: int) -> None:
     for stage in range(schedule.stages):
         for m in range(schedule.microbatches):
             _whole(schedule, places, stage, m)
-    _no_one_waits_for_ever(schedule, places)
+    _none_waits_forever(schedule, places)
 
 
 def _places(schedule: Grid) -> dict[Action, Place]:
@@ -116,7 +116,7 @@ def _whole(schedule: Grid, places: Mapping[Action, Place], stage: int, m: int) -
         )
 
 
-def _no_one_waits_for_ever(schedule: Grid, places: Mapping[Action, Place]) -> None:
+def _none_waits_forever(schedule: Grid, places: Mapping[Action, Place]) -> None:
     """Raise Deadlock if the ranks cannot finish their rows."""
     _, reached = walk(schedule.rows, schedule.stages)
     stuck = [rank for rank, row in enumerate(schedule.rows) if reached[rank] < len(row)]

@@ -188,8 +188,8 @@ class Actor:
         lane.context(where=Where(self._iteration(version), version=version))
         nbytes = part.numel() * part.element_size()
         name = self.job.recorder.name("parameters")
-        whom = self.job.session.run_rank(rank)
-        lane.write(CODE["pull"], start, now(), whom, nbytes=nbytes, name=name)
+        run_rank = self.job.session.run_rank(rank)
+        lane.write(CODE["pull"], start, now(), run_rank, nbytes=nbytes, name=name)
 
     # -- experience --
 
@@ -202,8 +202,8 @@ class Actor:
         replay = self._replays[key % len(self._replays)]
         self._rows.note(MADE, block, replay, self._index)
         self._sent[replay] += 1
-        whom = self.job.session.run_rank(replay)
-        self._kept.sent[whom] = self._kept.sent.get(whom, 0) + len(block)
+        run_rank = self.job.session.run_rank(replay)
+        self._kept.sent[run_rank] = self._kept.sent.get(run_rank, 0) + len(block)
         self._post(block, replay, EXPERIENCE)
         self._drain(0 if self._lockstep else IN_FLIGHT)
 
@@ -221,9 +221,9 @@ class Actor:
         for rank in [rank for rank, work in self._ends.items() if work.is_completed()]:
             del self._ends[rank]
             self._replays.remove(rank)
-            whom = self.job.session.run_rank(rank)
-            lost = self._kept.sent.pop(whom, 0)
-            self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=whom)
+            run_rank = self.job.session.run_rank(rank)
+            lost = self._kept.sent.pop(run_rank, 0)
+            self.job.recorder.mark(_METRIC, "lost experience", value=lost, peer=run_rank)
 
     def _note_lost(self, reports: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what replays do not have of what was sent in the generation before."""

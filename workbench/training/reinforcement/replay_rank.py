@@ -143,13 +143,13 @@ class ReplayRank:
 
     def _experience(self, actor: int, block: np.ndarray) -> None:
         """Insert a block, without what is too old."""
-        whom = self.job.session.run_rank(actor)
+        run_rank = self.job.session.run_rank(actor)
         self._came[actor] += len(block)
-        self._kept.came[whom] += len(block)
+        self._kept.came[run_rank] += len(block)
         lag = np.maximum(self._newest - block["version"], 0)
         self._mark("insert lag", float(lag.mean()), actor)
         if self._max_lag is not None and (old := lag > self._max_lag).any():
-            self._kept.dropped[whom] += int(old.sum())
+            self._kept.dropped[run_rank] += int(old.sum())
             self._mark("dropped experience", int(old.sum()), actor)
             self._rows.note(DROPPED, block[old], actor)
             block = block[~old]
@@ -198,8 +198,8 @@ class ReplayRank:
             self.job.stretch(start)
             self._lane.context(where=self.job.recorder.where)
             nbytes, name = sampled.nbytes, self.job.recorder.name("sample")
-            whom = self.job.session.run_rank(learner)
-            self._lane.write(CODE["load"], start, now(), whom, nbytes=nbytes, name=name)
+            run_rank = self.job.session.run_rank(learner)
+            self._lane.write(CODE["load"], start, now(), run_rank, nbytes=nbytes, name=name)
             self._leaving = [one for one in self._leaving if not one[0].is_completed()]
             work = messages.send(self.job, sampled, learner, MINIBATCH)
             self._leaving.append((work, sampled))
@@ -256,7 +256,7 @@ class ReplayRank:
     def _mark(self, name: str, value: float, peer: int, chunk: int = -1) -> None:
         moment = now()
         self._lane.context(where=self.job.recorder.where)
-        number, whom = self.job.recorder.name(name), self.job.session.run_rank(peer)
+        number, run_rank = self.job.recorder.name(name), self.job.session.run_rank(peer)
         self._lane.write(
-            CODE["metric"], moment, moment, whom, chunk=chunk, name=number, value=value
+            CODE["metric"], moment, moment, run_rank, chunk=chunk, name=number, value=value
         )

@@ -47,8 +47,8 @@ class TransitionRows:
             return
         self._lane.context(where=self._job.recorder.where)
         moment, name = now(), self._job.recorder.name(what)
-        whom, write = self._job.session.run_rank(peer), self._lane.write
+        run_rank, write = self._job.session.run_rank(peer), self._lane.write
         numbers = transitions["number"].tolist()
         actors = transitions["actor"].tolist() if actor is None else [actor] * len(numbers)
         for each, number in zip(actors, numbers, strict=True):
-            write(_METRIC, moment, moment, whom, chunk=each, name=name, value=number)
+            write(_METRIC, moment, moment, run_rank, chunk=each, name=name, value=number)

@@ -326,8 +326,8 @@ def state_of(
         if events or "ends" not in run.store.metadata:
             return ("replay", "") if events else ("empty", "This record holds no events.")
         ranks = ranks_noted(run.store.metadata)
-        who = "The rank has" if ranks == 1 else f"All {ranks} ranks have"
-        return "finished", f"{who} ended. No collective was called, and no message sent."
+        subject = "The rank has" if ranks == 1 else f"All {ranks} ranks have"
+        return "finished", f"{subject} ended. No collective was called, and no message sent."
     if run.result.error is not None:
         return "failed", in_a_line(str(run.result.error))
     done = len(run.result.losses) or iteration + 1

@@ -58,7 +58,7 @@ __all__ = ["Feed", "Page", "Send", "Start", "feed", "nothing"]
 REST_SECONDS = 0.035  # between two messages: a page draws what is new 20 to 30 times per second
 TICK_SECONDS = 0.04  # and so long again, at most, for rows to come
 SETTLE_SECONDS = 0.004  # until the rows of all ranks are there
-MOST_MESSAGES = 250  # a second, to all pages together: of many, each gets fewer and longer ones
+MOST_MESSAGES = 250  # per second, to all pages together: of many, each gets fewer and longer ones
 STANDS_SECONDS = 0.5  # in the same: of many ranks, a page is told of those that stand
 HEARTBEAT_SECONDS = 1.0  # tells a page the driver's clock, and that the driver lives
 

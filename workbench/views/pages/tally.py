@@ -142,11 +142,11 @@ class Tally:
         self._overrun.update(new_rows.context["iteration"][lanes[over]].tolist())
         for fault in np.flatnonzero(kinds == _FAULT):
             row = rows[marked[fault]]
-            by_whom, peer = int(ranks[fault]), int(row["peer"])
+            by_rank, peer = int(ranks[fault]), int(row["peer"])
             name, value = self._store.names(int(row["name"]))[0], float(row["value"])
             group = self._store.names(int(new_rows.context["group"][lanes[fault]]))[0]
             if (link := link_faults.link_of_row(name, group, value, int(row["nbytes"]))) is None:
-                self._note(name, peer if by_whom < 0 else by_whom, value)
+                self._note(name, peer if by_rank < 0 else by_rank, value)
             else:
                 self.links |= link
 

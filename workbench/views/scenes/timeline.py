@@ -163,8 +163,8 @@ def draw(selected: Bars) -> list[str]:
     for at, rank in enumerate(selected.ranks):
         y = TOP + at * row
         parts.append(text(16, y + row / 2 + 1, f"rank {rank}", size=11))
-        for who, kind, start, stop in selected.bars:
-            if who == rank:
+        for owner, kind, start, stop in selected.bars:
+            if owner == rank:
                 parts.append(_bar(kind, LEFT + start * scale, (stop - start) * scale, y, row))
     base = TOP + row * len(selected.ranks) + 6
     parts.append(f'<path d="M{LEFT} {base:.1f}H{RIGHT}" stroke="{INK["edge"]}"/>')

@@ -130,8 +130,8 @@ def _idle_words(plan: Mapping[str, Any], idle: Sequence[float]) -> str:
     """Say how idle the ranks are, by the record and by the plan, and which replicas there are."""
     bubble, replicas = plan["bubble"], int(plan["replicas"])
     alone = "" if bubble is None else f", the schedule alone costs {bubble:.0%}"
-    who = f"{replicas} replicas of {plan['ranks']} ranks" if replicas > 1 else "the ranks"
-    return f"{who} are idle {sum(idle) / len(idle):.0%}{alone}".replace("%", " %")
+    subject = f"{replicas} replicas of {plan['ranks']} ranks" if replicas > 1 else "the ranks"
+    return f"{subject} are idle {sum(idle) / len(idle):.0%}{alone}".replace("%", " %")
 
 
 def _span(whole: int, joins: Sequence[tuple[int, int]]) -> int:

@@ -50,9 +50,9 @@ def select(rows: pl.LazyFrame, run_facts: dict[str, Any]) -> Waterfall | None:
 
 
 def _name(one: Recovered) -> str:
-    whom, what = (one.lost, "left" if one.planned else "lost")
-    whom, what = (whom, what) if whom else (one.joined, "joined")
-    if not whom:
+    ranks, what = (one.lost, "left" if one.planned else "lost")
+    ranks, what = (ranks, what) if ranks else (one.joined, "joined")
+    if not ranks:
         return f"no rank lost in iteration {one.failed_in + 1}"
-    who = ", ".join(map(str, whom[:3])) + (" …" if len(whom) > 3 else "")
-    return f"rank{'s' * (len(whom) > 1)} {who} {what} in iteration {one.failed_in + 1}"
+    listed = ", ".join(map(str, ranks[:3])) + (" …" if len(ranks) > 3 else "")
+    return f"rank{'s' * (len(ranks) > 1)} {listed} {what} in iteration {one.failed_in + 1}"

@@ -154,32 +154,37 @@ def _of_cells(ranks: int, cells: str, rows: pl.LazyFrame) -> str:
     if not cells:
         return ""
     sends = rows.filter(pl.col("kind") == "send").select("nbytes").collect()["nbytes"]
-    who = counted(ranks, "rank")
+    subject = counted(ranks, "rank")
     many = f"{cells} cell{'s' * (cells != '1')}"
     if not len(sends):
-        return f"{who} ran {many}; nothing was sent." if cells != "0" else f"{who} wait for a cell."
+        return (
+            f"{subject} ran {many}; nothing was sent."
+            if cells != "0"
+            else f"{subject} wait for a cell."
+        )
     nbytes = float(f"{sends.sum():.3g}")
-    return f"{who} ran {many} and sent {counted(len(sends), 'piece')}, {print_size(int(nbytes))}."
+    sent = f"{counted(len(sends), 'piece')}, {print_size(int(nbytes))}"
+    return f"{subject} ran {many} and sent {sent}."
 
 
 def _sentence(
     ranks: int, run_facts: Mapping[str, Any], losses: pl.DataFrame, over: bool, called: bool
 ) -> str:
     """Say what the ranks do or did; ``called``: a collective is complete."""
-    who, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
+    subject, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
     iterations = run_facts["iterations"]
     if not losses.height:
         begins = run_facts["strategy"] and not called  # a job of the user's own tells no loss
         doing = f"{are} about to train one model" if begins else f"{are} at work"
         predicate = "left no loss behind" if over else doing
-        return f"{who} {predicate}."
+        return f"{subject} {predicate}."
     iteration, loss = losses.row(-1)
     together = "one model together" if ranks > 1 else "a model"
     if over:
         done = counted(iteration + 1, "iteration")
-        return f"{who} trained {together}: {done}, loss {loss:.3g} at the end."
+        return f"{subject} trained {together}: {done}, loss {loss:.3g} at the end."
     of = f" of {iterations}" if iterations > 0 else ""
-    return f"{who} {are} training {together}: iteration {iteration + 1}{of}, loss {loss:.3g}."
+    return f"{subject} {are} training {together}: iteration {iteration + 1}{of}, loss {loss:.3g}."
 
 
 def _thin_out(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:

@@ -1,7 +1,7 @@
 """The minutes that each chapter takes, as a table of the map (chapter 0).
 
-To run: measured when ``python -m tests.notebooks`` executed it. To read: its words, at 150 words a
-minute. Exercises: what each of them says, see ``wb.progress()``.
+To run: measured when ``python -m tests.notebooks`` executed it. To read: its words, at 150 words
+per minute. Exercises: what each of them says, see ``wb.progress()``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 HEAD = "## How long each chapter takes"
-WORDS_A_MINUTE = 150
+WORDS_PER_MINUTE = 150
 LEAD = (
     f"{HEAD}\n\nMinutes. *To run*: all cells, one after the other, measured on two cores that had "
     "other work to do as well; with two cores of your own it is at most that. "
-    f"*To read*: its text, at {WORDS_A_MINUTE} words per minute. *Exercises*: those that check "
+    f"*To read*: its text, at {WORDS_PER_MINUTE} words per minute. *Exercises*: those that check "
     "themselves, as each of them says. *After*: the chapters that it takes for granted."
 )
 AFTER = {  # chapter -> those that it takes for granted
@@ -82,7 +82,7 @@ def title_of(notebook: dict[str, Any]) -> str:
 def reading(cells: list[dict[str, Any]]) -> int:
     """Return the minutes that the text of these cells takes to read."""
     words = sum(len("".join(one["source"]).split()) for one in cells if one["cell_type"] != "code")
-    return math.ceil(words / WORDS_A_MINUTE)
+    return math.ceil(words / WORDS_PER_MINUTE)
 
 
 def write(folder: Path) -> str:

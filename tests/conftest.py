@@ -1,6 +1,6 @@
 """For every test: nothing that it started may outlive it.
 
-Processes that descend from this test run carry its mark in their environment, whoever their parent
+Processes that descend from this test run carry its mark in their environment, whatever their parent
 is by then, so a look through /proc finds what escaped and no one else's. The pool of warm ranks
 lives between tests by design; it must be gone at the end of the run.
 """
@@ -101,7 +101,7 @@ def shared_memory() -> set[str]:
     }
 
 
-def of_nobody_else(names: set[str]) -> set[str]:
+def of_no_other(names: set[str]) -> set[str]:
     """Return those that no process outside this run maps: other tests run at the same time.
 
     By inode: a semaphore's file is mapped under the name that it had while it was made.
@@ -142,7 +142,7 @@ def nothing_left() -> Iterator[None]:
     yield
     left = remains(orphans)
     assert not left, f"processes outlived their driver by {GRACE:.0f} s: {left}"
-    files = remains(lambda: of_nobody_else(shared_memory() - before))
+    files = remains(lambda: of_no_other(shared_memory() - before))
     assert not files, f"files left in /dev/shm: {files}"
 
 

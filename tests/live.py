@@ -78,7 +78,7 @@ def gone(pids: Iterable[int]) -> bool:
 
 @contextmanager
 def over_in_the_end(run: wb.Run) -> Iterator[wb.Run]:
-    """A run that would go on for ever: killed when the test is over, and seen to be gone."""
+    """A run that would go on forever: killed when the test is over, and seen to be gone."""
     try:
         yield run
     finally:
@@ -123,7 +123,7 @@ def trained(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def script(path: Path, text: str) -> subprocess.Popen[str]:
-    """Start a user's script. Whoever calls this waits for it, or kills it."""
+    """Start a user's script. The caller waits for it, or kills it."""
     path.write_text(text)
     return subprocess.Popen(
         [sys.executable, str(path)],

@@ -109,7 +109,7 @@ MUTANTS = [
         ("laws/test_check_events.py",),
     ),
     Mutant(
-        "Whoever is lost is named: the rank that was killed, and no survivor.",
+        "The lost rank is named: the one that was killed, and no survivor.",
         "runs/failure.py",
         "rank, code = min(lost.items())",
         "rank, code = (min(lost) + 1) % len(pids), min(lost.values())",

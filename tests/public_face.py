@@ -269,7 +269,7 @@ OF_THE_COLLECTOR = {
     "count_folded",
 }  # methods that only the engine calls
 
-# Classes of wb.__all__ that nobody but these functions makes.
+# Classes of wb.__all__ that only these functions make.
 MADE_BY = {
     "Comparison": "compare",
     "Partition": "partition",

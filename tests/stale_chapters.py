@@ -65,7 +65,7 @@ def report(folder: Path, root: Path = ROOT) -> str:
     if not lines:
         return "Every chapter is as new as the code that it shows."
     head = "Chapters that are older than their code, and what has changed since they were executed:"
-    return "\n".join([head, *(f"  {line}" for line in lines), "make notebooks runs them anew."])
+    return "\n".join([head, *(f"  {line}" for line in lines), "make notebooks runs them again."])
 
 
 def _changed(kept: dict[str, str], now: dict[str, str]) -> list[str]:

@@ -100,7 +100,7 @@ def test_every_package_says_what_it_is(package: str) -> None:
     assert text and text != "To be described."
 
 
-# ---- sizes: where a module or a function grows past these, there is a second idea in it
+# ---- sizes: where a module or a function grows past these, there is another idea in it
 
 LONGEST_MODULE, LONGEST_FUNCTION, MEDIAN_MODULE = 400, 60, 120  # lines
 
@@ -184,7 +184,7 @@ def test_an_import_to_a_higher_layer_or_another_scene_is_found() -> None:
     ]
 
 
-LINES = 400  # of a module at most: longer, it holds a second idea
+LINES = 400  # of a module at most: longer, it holds another idea
 
 
 def long_modules(texts: dict[str, str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 
-# What starts ranks, reads a folder of somebody's, or keeps something on this machine is looked at
+# What starts ranks, reads a user's folder, or keeps something on this machine is looked at
 # and not run: its arguments must be those of the function.
 LOOKED_AT = {
     "calibrate",

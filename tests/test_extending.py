@@ -158,7 +158,7 @@ FILES = {
         GROUP, ORDER = "Mine", 5
 
         def presets():
-            return [("My star", "Who is busy?", lambda: Experiment(all_reduce="star", ranks=3))]
+            return [("My star", "Which is busy?", lambda: Experiment(all_reduce="star", ranks=3))]
     ''',
     "studies/twice.py": '''
         """Does the same seed give the same losses?"""

@@ -61,7 +61,7 @@ def stored(path: Path) -> tuple[nbformat.NotebookNode, set[str]]:
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_no_stored_output_names_a_widget(path: Path) -> None:
-    """JupyterLab would look for its model, and show an error in place of the picture."""
+    """JupyterLab would look for its model, and show an error instead of the picture."""
     notebook, kinds = stored(path)
     assert not any("widget" in kind for kind in kinds) and "widgets" not in notebook.metadata
 

@@ -157,7 +157,7 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("room", ["workbench", "tests"])
-def test_a_name_is_no_bare_participle(room: str) -> None:
+def test_a_name_is_not_a_bare_participle(room: str) -> None:
     """``notices``, ``answer`` or ``violations`` say what a variable holds; ``told`` does not."""
     bare, count = [], 0
     for path in sorted((ROOT / room).rglob("*.py")):
@@ -207,7 +207,7 @@ def test_an_orphan_of_a_test_is_found() -> None:
     try:
         assert remains(lambda: not children(parent.pid), 10) is False, "the sleeper never came up"
         (pid,) = children(parent.pid)
-        assert pid not in orphans(), "a process whose parent lives is no orphan"
+        assert pid not in orphans(), "a process whose parent lives is not an orphan"
         parent.kill()
         parent.wait()
         assert remains(lambda: pid not in orphans()) is False

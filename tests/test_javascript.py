@@ -69,7 +69,7 @@ def test_the_joined_module_is_one_module(node: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-# Parsed by node's own acorn; where a piece stands in its file is no part of what it means.
+# Parsed by node's own acorn; where a piece stands in its file does not matter.
 _SAME_TREES = r"""
 const { Parser } = require("internal/deps/acorn/acorn/dist/acorn");
 const tree = (text) => JSON.stringify(

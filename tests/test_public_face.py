@@ -1,5 +1,5 @@
 """Every public function and method, given values of the wrong type: each is refused with a
-SpecError that says who was called, which argument, what it got and what fits.
+SpecError that says which function was called, which argument, what it got and what fits.
 
 What is public and not in FACE (public_face.py) fails, so a new name comes with its kinds.
 """
@@ -46,7 +46,7 @@ def test_everything_public_is_here() -> None:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Of processor time: what goes on for longer would go on for ever."""
+    """Of processor time: what goes on for longer would go on forever."""
 
     def over(*_: object) -> None:
         raise AssertionError(f"more than {seconds} s of processor time")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-WRONG: dict[str, Callable[[], Any]] = {  # made anew for each call: a generator is read once
+WRONG: dict[str, Callable[[], Any]] = {  # made again for each call: a generator is read once
     "None": lambda: None,
     "''": lambda: "",
     "'x'": lambda: "x",

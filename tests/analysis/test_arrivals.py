@@ -1,4 +1,4 @@
-"""Who comes last to a call, and whether that is its own doing: calls whose times are known."""
+"""Which rank comes last to a call, and whether by its own doing: calls whose times are known."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_a_hot_server_is_named() -> None:
 
 
 @pytest.mark.full
-def test_the_bubble_of_a_pipeline_is_no_straggler() -> None:
+def test_the_bubble_of_a_pipeline_is_not_a_straggler() -> None:
     exp = wb.Experiment(
         strategy="pipeline",
         task="char_transformer",

@@ -1,4 +1,6 @@
-"""What became of each gradient, and who held which version when: events whose numbers are known."""
+"""What became of each gradient, and which rank held which version when: events whose numbers are
+known.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_metrics_are_the_values_of_one_name_by_time() -> None:
     assert run.metrics("none").height == 0
 
 
-def test_grants_are_no_bytes_of_training(served: Loaded) -> None:
+def test_grants_are_not_bytes_of_training(served: Loaded) -> None:
     assert served.bytes().rows() == [(0, 0, 200, 200, 0), (1, 100, 0, 100, 1), (2, 100, 0, 100, 1)]
 
 
@@ -98,7 +98,7 @@ def test_a_ranks_part_of_a_call_and_the_waits_add_up() -> None:
     assert run.waits(iteration=1)["waits"].sum() < waits["waits"].sum()
 
 
-def test_who_waits_for_a_grant_and_who_for_a_message(served: Loaded) -> None:
+def test_a_wait_is_for_a_grant_or_for_a_message(served: Loaded) -> None:
     rows = [(0, 2, "message", 1, 1.0, 1.0, None), (1, 0, "grant", 1, 3.0, 3.0, None)]
     assert served.waits().rows() == rows
 
@@ -137,7 +137,7 @@ def test_iterations_last_until_the_next_begins_and_servers_have_none(served: Loa
     assert served.iterations()["rank"].to_list() == [1]
 
 
-def test_bytes_by_peer_say_to_whom_and_what(served: Loaded) -> None:
+def test_bytes_by_peer_say_what_went_to_which_rank(served: Loaded) -> None:
     rows = served.bytes(by_peer=True).rows()
     assert rows == [(1, 0, "message", "default", 100, 1), (2, 0, "message", "default", 100, 1)]
     ring = loaded(training(3))

@@ -74,7 +74,7 @@ def _every_operation(rank: int, n: int, way: str) -> list[Any]:
     if rank == 0:
         dist.send(sent, 1)
     elif rank == 1:
-        results.append(dist.recv(got))  # from anybody
+        results.append(dist.recv(got))  # from any rank
 
     part = dist.new_group([0, 1], group_desc="pair")
     if rank < 2:

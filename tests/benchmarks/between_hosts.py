@@ -30,7 +30,7 @@ ROUNDS = {64 * KB: 41, 1 * MB: 31, 25 * MB: 11}
 ROUNDS_OVER_CABLE = {64 * KB: 21, 1 * MB: 11, 25 * MB: 3}
 TRANSPORTS = ("mpi", "gloo")
 FASTER = {64 * KB: 1.5, 1 * MB: 0.9, 25 * MB: 0.9}  # times as fast as Gloo
-# In place of ssh, by which MPICH's mpiexec starts processes on other hosts.
+# Instead of ssh, by which MPICH's mpiexec starts processes on other hosts.
 REMOTE = """#!/bin/sh
 while [ "$1" != "${1#-}" ]; do shift; done
 place=$((${1##*.} - 1))

@@ -1,8 +1,8 @@
-"""A web page that watches sixteen ranks at 200,000 events a second, a million events behind it.
+"""A web page that watches sixteen ranks at 200,000 events per second, a million events behind it.
 
-The rows are made here, as the collector hands them over: 25 times a second, of the last 40 ms. What
-is measured is everything after it: store, feed, web socket, page. ``tests/benchmarks/stage.py``
-runs this file and looks at the page.
+The rows are made here, as the collector hands them over: 25 times per second, of the last 40 ms.
+What is measured is everything after it: store, feed, web socket, page.
+``tests/benchmarks/stage.py`` runs this file and looks at the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RANKS, TICK_S, HISTORY, RATE = 16, 0.04, 1_000_000, 200_000
 
 
 class Ranks(threading.Thread):
-    """One all-reduce after the other, for as long as somebody looks."""
+    """One all-reduce after the other, for as long as a page is open."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -16,7 +16,7 @@ RATE, SECONDS, RANKS = 50_000, 3.0, 4
 
 
 def drain_rate() -> Figure:
-    """Records a second through ``drain``, the ring filled anew before each."""
+    """Records per second through ``drain``, the ring filled again before each."""
     segment = trace_segment("a benchmark")
     recorder = Recorder.into_segment(segment, 0)
     write = recorder.lane("comm").write
@@ -32,7 +32,7 @@ def drain_rate() -> Figure:
 
 
 def losses() -> Figure:
-    """Four writers at 50,000 records a second each, paced in bursts of a millisecond."""
+    """Four writers at 50,000 records per second each, paced in bursts of a millisecond."""
     segments = [trace_segment("a benchmark") for _ in range(RANKS)]
     collector = Collector(Store(), {i: s.memory for i, s in enumerate(segments)})
     collector.start()

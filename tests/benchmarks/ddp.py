@@ -1,5 +1,5 @@
 """DDP: what communication adds to forward and backward of a 25 MB MLP, ours against Gloo's; and
-whole runs of training, in steps a second.
+whole runs of training, in iterations per second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.benchmarks.ranks import on_ranks
 
 ROUNDS, STEPS = 15, 3
 RUNS, ITERATIONS, WARM = 5, 40, 10
-FASTER = 1.3  # times Gloo's steps a second
+FASTER = 1.3  # times Gloo's iterations per second
 SLOWER = 1.15  # times what forward and backward take without DDP, beyond copies
 BUCKETS = 2  # copies of DDP's own: of gradients into buckets, and back, unless they are views
 
@@ -112,7 +112,7 @@ def trained(ranks: int, views: bool) -> Figure:
             if turn:  # the first one warms up
                 speeds.append(1e3 / float(slowest.to_numpy().mean()))
     ours, gloo = (statistics.median(each) for each in speed.values())
-    detail = f"{ours:.1f} against {gloo:.1f} steps a second"
+    detail = f"{ours:.1f} against {gloo:.1f} iterations per second"
     how = "gradients as views" if views else "as it comes"
     what = f"DDP training, n={ranks}, 25 MB MLP, {how}"
     return Figure(what, ours / gloo, FASTER, "× Gloo's", True, detail)

@@ -95,7 +95,7 @@ def _run(*words: str, check: bool = True) -> None:
 def missing() -> str:
     """Return why there can be no such hosts here; "" where there can."""
     if os.geteuid():
-        return "not root, who makes network namespaces"
+        return "not root, which network namespaces need"
     programs = [one for one in ("ip", "cc") if not shutil.which(one)]
     if programs:
         return f"no {', '.join(programs)}"
@@ -144,7 +144,7 @@ def seconds_of(
     chunk_bytes: int = 1 << 18,
 ) -> tuple[list[float], int]:
     """Return the times of the large all-reduces of a run, and their bytes: of the half that
-    ranks begin together best, since a gradient that is computed late is no matter of cables.
+    ranks begin together best, since a gradient that is computed late is not the cables' doing.
     """
     exp = wb.Experiment(
         task="mlp_layers",

@@ -230,7 +230,7 @@ def _seconds(words: list[str]) -> list[float]:
         "GLOO_SOCKET_IFNAME": "lo",
         "PYSPARK_PYTHON": sys.executable,
     }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # no user compiles us anew for every process
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users do not compile us for every process
     done = subprocess.run(
         [sys.executable, "-c", *words], capture_output=True, text=True, timeout=300, env=environment
     )

@@ -11,8 +11,8 @@ The least that a ring of n ranks moves for L bytes, by each rank, in chunks of L
                      the last: a slot -> mine                         2
                                                                       ------- (6n-3) L/n
 
-So by copying B bytes a second on each of n processes at once it takes (6n-3)/2n · L/B: 2.25 L/B for
-n=2, 2.63 L/B for n=4. B is measured in three ways: 64 MB from one private array to another; the
+So by copying B bytes per second on each of n processes at once it takes (6n-3)/2n · L/B: 2.25 L/B
+for n=2, 2.63 L/B for n=4. B is measured in three ways: 64 MB from one private array to another; the
 same past the caches, by a memcpy that is told to use non-temporal stores (others read the lines
 that they are about to overwrite; from which size on memcpy avoids that is glibc's choice); and slot
 by slot through shared memory, from an array into a slot of one's own, and from the neighbor's slot

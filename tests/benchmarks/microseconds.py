@@ -109,7 +109,7 @@ def _frame(group: Any, x: torch.Tensor) -> Callable[[], None]:
 
 
 def _messages(group: Any, rank: int, gloo: Any, x: torch.Tensor) -> tuple[float, float]:
-    """A slot's sending end and its receiving end, with its add: nobody waits in either."""
+    """A slot's sending end and its receiving end, with its add: neither waits."""
     comm, array, spent = group.comm, x.numpy(), list[float]()
     plan = group.context.plans.plan("all_reduce", x.dtype, len(x), "SUM")
     comm.begin(

@@ -1,6 +1,6 @@
 """Push and pull of three workers at one server, recording on, against torch.distributed.rpc.
 
-Ours is the strategy as anybody runs it (``asp``); the other is PyTorch's tutorial of a parameter
+Ours is the strategy as a user runs it (``asp``); the other is PyTorch's tutorial of a parameter
 server: each worker pushes its gradient by ``rpc_sync``, the server steps, and the worker pulls the
 parameters by another. Both compute the same: the sum of one large parameter and its gradient. They
 run in turns, and the medians of their rounds are compared. Each side is warm: its processes have

@@ -31,7 +31,7 @@ RUNS = {
     "parameter server": {"strategy": "parameter_server", "ranks": 4, "iterations": 150},
     "pipeline, 4 stages": {"strategy": "pipeline", "ranks": 4, "iterations": 60},
 }
-SECONDS, WRITERS, RATE = 60.0, 4, 100_000  # of the long run; RATE: records a second and writer
+SECONDS, WRITERS, RATE = 60.0, 4, 100_000  # of the long run; RATE: records per second and writer
 
 
 def sizes(folder: Path) -> Iterator[Figure]:
@@ -123,7 +123,7 @@ def queries(path: str) -> dict[str, object]:
 
 
 def long_run() -> Iterator[Figure]:
-    """A driver that stores 400,000 records a second for a minute: an hour of 6,700 a second."""
+    """A driver that stores 400,000 records per second for a minute: an hour of 6,700 per second."""
     report = _child("driver", str(SECONDS))
     yield Figure(
         "a long run: the driver's memory",

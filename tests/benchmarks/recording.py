@@ -29,7 +29,7 @@ def processor_ns(pids: Iterable[int]) -> int:
 
 def processor_per_iteration(experiment: wb.Experiment) -> tuple[float, wb.Run]:
     """Return the processor time, in ns, that an iteration takes of ranks and driver together, and
-    the run. Where ranks outnumber cores it is what the wall time comes to, and neither who else is
+    the run. Where ranks outnumber cores it is what the wall time comes to, and neither what else is
     busy nor how ranks happen to be placed changes it much.
     """
     run = wb.run(experiment)

@@ -1,7 +1,7 @@
-"""A thousand ranks at the rows a second that a driver takes: its memory, and the page's frames.
+"""A thousand ranks at the rows per second that a driver takes: its memory, and the page's frames.
 
 The rows are those of a recorded run of eight ranks, in 125 copies (scale_server.py), and all of
-them reach the store; the page gets folded time (views/pages/level_of_detail.py). At 50,000 rows a
+them reach the store; the page gets folded time (views/pages/level_of_detail.py). At 50,000 rows per
 second of each rank there would be 125 times as many as are played here: then agents fold at the
 source (launchers/processes/coarser.py), which is measured beside it, on rows of one rank.
 """
@@ -24,8 +24,8 @@ from tests.benchmarks.scenes import DRAW
 from workbench.launchers.processes.coarser import Folding
 from workbench.recording.events import CONTEXT, RECV, ROW, SEND, WAIT
 
-RATE = 400_000  # rows a second, of all ranks
-OF_A_RANK = 50_000  # rows a second, of which an agent makes fewer (docs/event_table.md)
+RATE = 400_000  # rows per second, of all ranks
+OF_A_RANK = 50_000  # rows per second, of which an agent makes fewer (docs/event_table.md)
 MOMENTS = (10, 20, 30, 40)  # seconds after the page came, at which memory is read
 SCENES = ("overview", "collectives", "timeline")
 # How old the newest row of the page's table is, by the driver's clock (of this machine, too).

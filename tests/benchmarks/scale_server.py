@@ -61,7 +61,7 @@ class Ranks(threading.Thread):
             self.late_s = time.monotonic() - due
             turn = tick % TURNS
             upto = (tick + 1) * TICK_S
-            while known[turn] < upto:  # up to where the run ends and begins anew
+            while known[turn] < upto:  # up to where the run ends and begins again
                 again = int(known[turn] / self.period + 1e-9)
                 stop = min(upto, (again + 1) * self.period)
                 self.play(begin, again, known[turn], stop, range(turn, COPIES, TURNS))

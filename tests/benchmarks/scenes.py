@@ -1,4 +1,5 @@
-"""Every scene with sixteen ranks while it plays: the main thread a frame, and frames a second.
+"""Every scene with sixteen ranks while it plays: the main thread's time per frame, and frames per
+second.
 
 Real runs are recorded, then their saved pages play: what is drawn is what a live page draws, and no
 rank shares the cores with the browser, which draws in software. Main-thread time is Chromium's own
@@ -160,7 +161,7 @@ def _of_scene(page: Page, path: Path, scene: str, ranks: int) -> list[Figure]:
     return [
         Figure("main thread a frame", busy, 8, "ms", False, detail),
         Figure(
-            "frames a second", rate, 60 if ranks <= 8 else None, "/s", True, f"{scene}, {ranks}"
+            "frames per second", rate, 60 if ranks <= 8 else None, "/s", True, f"{scene}, {ranks}"
         ),
     ]
 

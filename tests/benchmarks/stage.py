@@ -1,6 +1,6 @@
 """The picture of a run in a real browser: frames, the way of an event to its frame, scrubbing.
 
-Sixteen ranks at 200,000 events a second with a million events of history, over a real web socket.
+Sixteen ranks at 200,000 events per second with a million events of history, over a real web socket.
 The browser draws in software on the cores that make the events, too.
 """
 
@@ -18,7 +18,7 @@ SCENES = ("overview", "collectives", "timeline")
 # For five seconds: the time between frames, as the browser counts them (the moment at which a
 # callback has its turn tells what the main thread did before it in that frame); how late that turn
 # was; the script of the picture a frame; and for new rows in a frame how long ago they ended.
-# Both clocks are this machine's wall clock. A page that fell behind gets the history anew, in a
+# Both clocks are this machine's wall clock. A page that fell behind gets the history again, in a
 # table of its own: what is new begins after it. Where no row came in five seconds, it looks on
 # until one does.
 LOOK = """async ([root, wall]) => {
@@ -76,7 +76,7 @@ def _of_scene(page: Page, scene: str) -> list[Figure]:
     detail = f"{scene}, {events:,} events, {os.cpu_count()} cores"
     gaps = samples["gaps"]
     frames = (
-        f"{detail}; {1e3 * len(gaps) / sum(gaps):.1f} frames a second, "
+        f"{detail}; {1e3 * len(gaps) / sum(gaps):.1f} frames per second, "
         f"p95 of a callback's turn {_p95(samples['turns']):.1f} ms after its frame began"
     )
     figures = [

@@ -325,7 +325,7 @@ def pixels(stage: Locator) -> int:
 
 def let_draw(page: Page, ms: int) -> None:
     """Return when the page has had so many ms and has drawn what came of them: words change four
-    times a second, and a frame may take long where the cores have other work.
+    times per second, and a frame may take long where the cores have other work.
     """
     page.evaluate(
         "(ms) => new Promise((on) => setTimeout(() => requestAnimationFrame("

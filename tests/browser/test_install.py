@@ -15,7 +15,7 @@ import pytest
 
 from tests.live import ROOT
 
-NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+NOWHERE = "http://127.0.0.1:9"  # no server listens there
 
 
 @pytest.fixture

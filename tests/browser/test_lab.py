@@ -229,7 +229,7 @@ def kill_by_keyboard(page: Page, stage: Locator, rank: int) -> None:
 def test_a_page_that_is_loaded_again_comes_back_to_the_run(lab: str, open_page: Open) -> None:
     """With its history, and its hands: stop ends the run, and the cell with it.
 
-    A page that was there from the start may not have heard of the first call's first rank when it
+    A page that was there from the start might not have heard of the first call's first rank when it
     is asked: what it names first is then a little later than what the history has.
     """
     page = open_page().page
@@ -287,7 +287,7 @@ def test_a_tab_of_jupyterlab_is_beside_the_notebook_and_outlives_a_reload(
 
 
 def test_a_line_to_the_kernel_that_breaks_is_mended(lab: str, open_page: Open) -> None:
-    """JupyterLab connects anew, and asks for all widgets; the picture goes on, and its hands."""
+    """JupyterLab connects again, and asks for all widgets; the picture goes on, and its hands."""
     page = open_page().page
     lines: list[WebSocketRoute] = []
 

@@ -82,8 +82,8 @@ def test_cuts_messages_and_memory_are_those_of_the_rows(
             (mark["rank"], mark["peer"], mark["op"], mark["microbatch"], mark["share"])
             for mark in marks(frame(stage), "comet")
         ]
-        who = (row["rank"], row["peer"], row["op"], row["microbatch"])
-        share = next(mark[4] for mark in messages if mark[:4] == who)
+        key = (row["rank"], row["peer"], row["op"], row["microbatch"])
+        share = next(mark[4] for mark in messages if mark[:4] == key)
         assert share == pytest.approx(0.5, abs=1e-3)
         count += 1
     assert count == 3 * 2 * 2 * MICROBATCHES

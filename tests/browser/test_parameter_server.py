@@ -1,5 +1,5 @@
-"""The parameter server's scene, from a real run: every mark is rows, the wall stops who reaches it,
-the keyboard is enough, and live it shows who is held up by whom.
+"""The parameter server's scene, from a real run: every mark is rows, the wall stops a worker that
+reaches it, the keyboard is enough, and live it shows which rank holds up which.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def moments(events: pl.DataFrame, many: int) -> list[float]:
 def of_messages(
     rows: pl.DataFrame, way: tuple[str, str], moment: pl.Expr
 ) -> dict[tuple[int, int, int], int]:
-    """(sender, receiver, number of the message) -> a moment of its rows; ``way``: which are who."""
+    """(sender, receiver, number of the message) -> a moment of its rows; ``way``: of which."""
     moments = rows.group_by(*way, "op").agg(moment)
     return {(sender, receiver, op): at for sender, receiver, op, at in moments.iter_rows()}
 
@@ -99,12 +99,12 @@ def test_pushes_and_pulls_move_and_each_is_two_rows(
     for moment in moments(events, 60):
         stage.evaluate("(root, t) => root.stage.goto(t)", moment)
         for mark in marks(now := frame(stage), "comet"):
-            who = (mark["rank"], mark["peer"], mark["op"])
-            worker, server = sorted(who[:2], reverse=True)
+            key = (mark["rank"], mark["peer"], mark["op"])
+            worker, server = sorted(key[:2], reverse=True)
             row = outer[mark["kind"], worker, server, mark["iteration"]]
             push = mark["kind"] == "push"
-            start = row["start_ns"] if push else left[who]
-            end = max(row["end_ns"], there[who]) if push else row["end_ns"]
+            start = row["start_ns"] if push else left[key]
+            end = max(row["end_ns"], there[key]) if push else row["end_ns"]
             share = (now["playhead"] - start) / (end - start)
             assert mark["share"] == pytest.approx(share, abs=1e-3), mark
             assert mark["version"] == row["version"] and mark["playhead"] == now["playhead"]
@@ -115,7 +115,7 @@ def test_pushes_and_pulls_move_and_each_is_two_rows(
 def test_w_at_time_t_and_the_wall(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched]
 ) -> None:
-    """At any playhead: the version that each process holds, and who may start what."""
+    """At any playhead: the version that each process holds, and which worker may start what."""
     uri, events = saved
     stage = stage_of(open_page().page, uri)
     kind, blocked = pl.col("kind").cast(pl.String), 0

@@ -1,5 +1,5 @@
 """The pipeline's scene, from real runs: every bar is a row, the parts of idle time are the whole,
-the keyboard is enough, and live it shows who is held up by whom.
+the keyboard is enough, and live it shows which rank holds up which.
 """
 
 from __future__ import annotations

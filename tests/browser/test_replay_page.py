@@ -1,4 +1,4 @@
-"""A saved page moves from file://, in light and dark, asks nobody, and obeys the keyboard."""
+"""A saved page moves from file://, in light and dark, asks no server, and obeys the keyboard."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_every_mark_is_a_row_at_its_place(saved: str, open_page: Callable[..., W
     def twenty() -> bool:
         now = frame(stage)
         for mark in now["marks"]:
-            who = tuple(mark[k] for k in (*key, "rank", "peer"))
-            left, arrived = flights[who]
+            flight = tuple(mark[k] for k in (*key, "rank", "peer"))
+            left, arrived = flights[flight]
             share = (now["playhead"] - left) / (arrived - left)
             assert mark["share"] == pytest.approx(share, abs=1e-6)
             assert mark["group"] == "default"
-            matched.add(who)
+            matched.add(flight)
         return len(matched) >= 20
 
     wait_for(twenty, "twenty chunks")
@@ -191,7 +191,7 @@ def test_the_whole_run_can_be_scrubbed(saved: str, open_page: Callable[..., Watc
     assert stage.locator(".wb-bar .wb-state").inner_text() == "❚❚ View held"
 
 
-def test_still_frames_for_who_wants_no_motion(
+def test_still_frames_for_a_reader_without_motion(
     saved: str, open_page: Callable[..., Watched]
 ) -> None:
     page = open_page(reduced_motion="reduce").page

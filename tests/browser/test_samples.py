@@ -73,7 +73,7 @@ def test_each_mark_is_a_sample_that_a_rank_took(
 
 
 def words(stage: Locator) -> str:
-    let_draw(stage.page, 400)  # texts change four times a second
+    let_draw(stage.page, 400)  # texts change four times per second
     return stage.locator(".wb-say").inner_text()
 
 

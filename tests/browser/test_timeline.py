@@ -58,7 +58,7 @@ def at_iteration(stage: Locator, events: pl.DataFrame, iteration: int) -> None:
     begins = int(events["start_ns"].min())  # type: ignore[arg-type]
     middle = (int(rows["start_ns"].max()) + int(rows["end_ns"].min())) // 2 - begins  # type: ignore[arg-type]
     stage.evaluate("(root, t) => root.stage.goto(t)", middle)
-    let_draw(stage.page, 500)  # words change four times a second
+    let_draw(stage.page, 500)  # words change four times per second
 
 
 def pointed(stage: Locator, rank: int, lane: int, step: int = 4) -> list[tuple[float, str]]:

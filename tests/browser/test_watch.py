@@ -1,4 +1,4 @@
-"""``workbench watch``: a job that is started by somebody else is drawn live, and left alone."""
+"""``workbench watch``: a job that another user has started is drawn live, and left alone."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_opening_pages_prepares_ranks_and_starts_no_run(web_app: str, open_page:
     page.get_by_text("None yet.").wait_for()
     wait_for(prepared, "ranks for the first run")
     assert not page.evaluate("() => 'Plotly' in window"), "it comes with the first chart"
-    page.goto(f"{web_app}run?id=nobody-has-this")
+    page.goto(f"{web_app}run?id=there-is-none")
     assert page.get_by_role("heading", level=1).inner_text() == "There is no such run here"
 
 
@@ -148,7 +148,7 @@ def test_opening_pages_prepares_ranks_and_starts_no_run(web_app: str, open_page:
 
 
 def viewed(page: Page, viewer: Page) -> Locator:
-    """The stage of one who sees the same run and has no hand on it."""
+    """The view of a visitor who sees the same run and cannot steer it."""
     link = page.get_by_label("To watch only:").input_value()
     assert page.url.partition("id=")[2] not in link
     viewer.goto(link)
@@ -177,7 +177,7 @@ def stands_still(stage: Locator) -> int:
 
 
 def hold_and_let_run(page: Page, stage: Locator, watched: Locator) -> None:
-    """Everybody sees that the ranks are held, and nothing goes on."""
+    """All pages see that the ranks are held, and nothing goes on."""
     page.get_by_role("button", name="Hold the ranks").click()
     for one in (stage, watched):
         wait_for(lambda one=one: known(one, "control")["held"], "ranks that are held")
@@ -216,7 +216,7 @@ def test_start_watch_hold_kill_reopen_compare_replay(
     watched = viewed(page, open_page().page)
     hold_and_let_run(page, stage, watched)
 
-    # A rank killed by hand: the page says who, and so does the viewer's.
+    # A rank killed by hand: the page says which, and so does the viewer's.
     ranks = pids(stage)
     kill_rank_2(stage)
     for one in (stage, watched):

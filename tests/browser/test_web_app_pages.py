@@ -212,7 +212,7 @@ def test_light_and_dark(web_app: str, open_page: Open) -> None:
     chart = page.locator(".js-plotly-plot").first
     paper = chart.locator(".main-svg").first
     paper.wait_for()
-    stage.scroll_into_view_if_needed()  # what nobody sees is not drawn
+    stage.scroll_into_view_if_needed()  # what is out of sight is not drawn
     for theme, is_dark in (("light", False), ("dark", True), ("", True)):
         page.get_by_label("Theme").select_option(theme)
         assert dark(page.locator("html")) is is_dark

@@ -1,4 +1,4 @@
-"""Who waits for whom, in words: no processes."""
+"""Which rank waits for which, in words: no processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_deadlock_is_told_with_call_line_and_cycle() -> None:
     assert meaning.startswith("This is a deadlock: rank 0 waits for rank 1, which waits for rank 0")
 
 
-def test_who_waits_for_a_rank_that_computes_is_no_deadlock() -> None:
+def test_a_wait_for_a_rank_that_computes_is_not_a_deadlock() -> None:
     blocked = [Wait(0, 1, "recv", 0, NOW - 2 * SECOND)]
     places = {0: place(2, "dist.recv(x, 1)"), 1: place(3, "time.sleep(9)", "")}
     assert explain(blocked, places, {}, NOW) == [
@@ -54,13 +54,13 @@ def test_who_waits_for_a_rank_that_computes_is_no_deadlock() -> None:
     ]
 
 
-def test_who_waits_for_a_rank_that_has_ended_waits_in_vain() -> None:
+def test_a_wait_for_a_rank_that_has_ended_is_in_vain() -> None:
     blocked = [Wait(rank, 1, "comm", 0, NOW - SECOND) for rank in (0, 2)]
     *_, last = explain(blocked, {}, {1: "has ended this cell", 3: "has ended this cell"}, NOW)
     assert last == "rank 1 has ended this cell: ranks 0, 2 wait for it in vain."
 
 
-def test_who_stays_in_a_call_without_computing_waits_though_no_lane_says_so() -> None:
+def test_a_rank_in_a_call_without_computing_waits_though_no_lane_says_so() -> None:
     def at(line: int, cpu: float, distributed: bool = True) -> dict[str, Any]:
         state = {"distributed": distributed, "cpu_ns": int(cpu * SECOND)}
         return place(line, "dist.init_process_group()", "init_process_group") | state
@@ -79,7 +79,7 @@ def test_who_stays_in_a_call_without_computing_waits_though_no_lane_says_so() ->
     assert all_waits([wait], {}, then, later - SECOND) == [Wait(0, -1, "", -1, NOW), wait]
 
 
-def test_a_message_that_is_awaited_beside_computing_stops_nobody() -> None:
+def test_a_message_that_is_awaited_beside_computing_stops_no_rank() -> None:
     wait = Wait(0, 1, "recv", 0, NOW)
     assert all_waits([wait], {0: place(3, "time.sleep(5)", "")}, {}, NOW) == []
     assert all_waits([wait], {0: place(3, "work.wait()", "wait")}, {}, NOW) == [wait]

@@ -135,7 +135,7 @@ def test_a_flood_is_cut_and_counted_and_the_ranks_go_on(team: Ranks) -> None:
 # ---- what goes wrong
 
 
-def test_what_a_rank_raises_names_the_line_and_the_others_do_not_wait_for_ever(
+def test_what_a_rank_raises_names_the_line_and_the_others_do_not_wait_forever(
     team: Ranks,
 ) -> None:
     generation = team.generation
@@ -204,7 +204,7 @@ def test_a_cell_that_only_some_ranks_run_says_so_when_they_wait(team: Ranks) -> 
     assert "rank 2 takes no part in this cell: rank" in "\n".join(result.notes)
 
 
-def test_who_waits_for_a_rank_that_computes_is_explained_and_goes_on(
+def test_a_wait_for_a_rank_that_computes_is_explained_and_goes_on(
     team: Ranks, tmp_path: Path
 ) -> None:
     """It computes until it is explained."""
@@ -223,7 +223,9 @@ def test_who_waits_for_a_rank_that_computes_is_explained_and_goes_on(
     assert "deadlock" not in "".join(result.notes)
 
 
-def test_a_message_that_is_posted_and_awaited_later_is_no_hang(team: Ranks, tmp_path: Path) -> None:
+def test_a_message_that_is_posted_and_awaited_later_is_not_a_hang(
+    team: Ranks, tmp_path: Path
+) -> None:
     """It is awaited when it has been sent, or busy cores might make that wait a long one."""
     sent = f"os.path.exists({str(tmp_path / 'sent')!r})"
     begun = "import os, time\nx = torch.zeros(1)\nwork = dist.irecv(x, src=0) if rank else None"
@@ -285,7 +287,7 @@ def test_a_rank_that_will_not_be_interrupted_is_killed(
     assert team.execute("rank").ok
 
 
-def test_what_is_no_python_is_refused_before_anything_starts(team: Ranks) -> None:
+def test_what_is_not_python_is_refused_before_anything_starts(team: Ranks) -> None:
     with pytest.raises(SyntaxError):
         team.execute("print('never')\ndef f(:")
     assert team.execute("2").values[0] == "2"

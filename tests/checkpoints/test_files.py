@@ -236,7 +236,7 @@ def forgets(job: Any, config: Any) -> None:
     job.finish(model)
 
 
-def test_a_model_that_nobody_keeps_is_no_silent_loss(tmp_path: Path) -> None:
+def test_a_model_that_no_rank_keeps_is_not_lost_silently(tmp_path: Path) -> None:
     exp = lenet(strategy=forgets, ranks=1, checkpoint=wb.Checkpoint(folder=str(tmp_path)))
     with pytest.raises(wb.WorkbenchError, match=r'job.keep\("model", module\)'):
         wb.run(exp).wait(timeout=60)
@@ -291,7 +291,9 @@ def writer(folder: Path, limit: int = 0) -> subprocess.Popen[str]:
     )
 
 
-def test_who_waits_for_files_of_a_lost_rank_hears_of_its_loss_at_once(tmp_path: Path) -> None:
+def test_a_rank_that_waits_for_files_of_a_lost_one_hears_of_the_loss_at_once(
+    tmp_path: Path,
+) -> None:
     """Rank 1's files never come. Without the look, the next copy waits for them for 60 s."""
     parts = Parts(equal=True)
     parts.keep("model", torch.nn.Linear(3, 3))
@@ -362,7 +364,7 @@ def test_the_rank_that_failed_first_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0's disk is full; it removes the folder into which rank 1 is still writing, or which it
-    makes anew.
+    makes again.
     """
     plan = wb.Checkpoint(folder=str(tmp_path), every=1, background=False)
     exp = wb.Experiment(ranks=2, checkpoint=plan, timeout="1 h")
@@ -454,7 +456,7 @@ for number in range(rounds):
     if (child := os.fork()) == 0:
         writes(folder, done + 1)
     while there() <= before or number == 0 and not [*Path(folder).glob("iteration-*")]:
-        time.sleep(0.001)  # busy cores: it may not have come to write yet
+        time.sleep(0.001)  # busy cores: it might not have come to write yet
     time.sleep(chance.uniform(0, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -254,7 +254,7 @@ def test_a_factor_is_of_what_keeps_a_core_busy() -> None:
         assert (thrice == pytest.approx(3 * once, rel=1e-9)) == (not paced)
 
 
-def test_what_auto_takes_is_not_worked_out_for_a_run_that_nobody_has() -> None:
+def test_what_auto_takes_is_not_worked_out_for_a_run_that_does_not_exist() -> None:
     exp = wb.Experiment(ranks=4)
     costs, store = load(), Store()
     looks: list[int] = []

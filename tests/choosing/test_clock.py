@@ -57,7 +57,7 @@ def test_a_relay_is_one_pass_unless_it_keeps() -> None:
 def test_links_are_as_they_are_paced() -> None:
     quick = Machine(0, 0, 0, 0)
     links = Links(latency_s=1.0, s_per_byte=0.1)
-    # two slots one behind the other on a link: departures at 1.0 and 2.0, arrivals a second later
+    # two slots one behind the other on a link: departures at 1.0 and 2.0, arrivals one second later
     assert replay([[send(1, 10)] * 2, [recv(0, 10)] * 2], quick, links).seconds == 3.0
     # two links of one rank: its second send begins when the first has left
     three = [[send(1, 10), send(2, 10)], [recv(0, 10)], [recv(0, 10)]]

@@ -94,7 +94,7 @@ def test_the_environment_names_another_file_or_the_shipped_ones(
     assert "shipped" in load().source
 
 
-def test_no_folder_at_all_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_at_all_is_not_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/none")
     assert "shipped" in load().source
 

@@ -64,8 +64,8 @@ class Mute(HashStore):
         raise NotImplementedError
 
 
-def test_who_gets_no_answer_finds_it_out(counted: list[int]) -> None:
-    """The rank that was first has gone; or the store cannot say who was first."""
+def test_a_rank_without_an_answer_finds_it_out(counted: list[int]) -> None:
+    """The rank that was first has gone; or the store cannot say which was first."""
     alone = choose.choose("all_reduce", N, 400, costs())
     store = HashStore()
     key = "/".join(map(str, choose.key_of("all_reduce", N, 400)))

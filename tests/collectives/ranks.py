@@ -54,7 +54,7 @@ def run_all(rank: int, size: int, operation: str, name: str, every: bool) -> dic
         if rank < n:
             with pytest.raises(CollectiveError, match=rf"\b{n}\b"):
                 run_one(groups[n], operation, name, large(operation, n))
-    dist.barrier()  # nobody leaves while others still are in a smaller group
+    dist.barrier()  # no rank leaves while others still are in a smaller group
     return digests
 
 

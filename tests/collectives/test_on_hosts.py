@@ -88,7 +88,7 @@ def test_every_factorization_is_right_and_as_theory_has_it(tmp_path: Path) -> No
                 .rows()
             )
             assert [sent.get(r, 0) for r in range(prod(levels))] == [calls * e for e in expected]
-    # Where nobody says which ranks share a host, where they are says it.
+    # Where nothing says which ranks share a host, where they are says it.
     assert all(one["world"] == [4, 2] for one in by_rank)
     assert by_rank[0]["halves"] == [2, 2] and by_rank[0]["one host"] == by_rank[0]["uneven"] == []
     assert by_rank[3]["one each"] == []

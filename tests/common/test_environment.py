@@ -72,7 +72,7 @@ def test_a_default_holds_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("value", ["1 MB", "-64", "0", "100", "1e6", "٦٤", "9" * 5000])
-def test_what_is_no_size_is_refused_by_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_size_is_refused_by_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CHUNK", value)
     if value == "٦٤":  # Python reads every script's digits
         assert whole("WORKBENCH_CHUNK", 64, 64) == 64

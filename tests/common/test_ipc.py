@@ -24,7 +24,7 @@ def test_a_peer_that_has_taken_all_of_a_message_may_go_at_once() -> None:
         ipc.send(sock, {"key": "wrong"})
 
 
-def test_messages_are_taken_as_they_come_and_nobody_waits_for_the_rest_of_one() -> None:
+def test_messages_are_taken_as_they_come_without_a_wait_for_the_rest_of_one() -> None:
     mine, theirs = socket.socketpair()
     frames = ipc.Frames()
     assert frames.receive(theirs) == []

@@ -40,7 +40,7 @@ def write(request: pytest.FixtureRequest) -> Writer:
 
 @contextlib.contextmanager
 def no_regular_file(path: Path, kind: str) -> Iterator[None]:
-    """Something at ``path`` that is no regular file."""
+    """Something at ``path`` that is not a regular file."""
     with contextlib.ExitStack() as stack:
         if kind == "pipe":
             os.mkfifo(path)
@@ -74,7 +74,7 @@ def test_what_is_made_ready_has_its_folder_and_no_file_yet(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "link to a device", "link to itself"])
-def test_what_is_no_file_is_refused_and_stays(write: Writer, kind: str, tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_refused_and_stays(write: Writer, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "out"
     with no_regular_file(path, kind):
         before = os.lstat(path)

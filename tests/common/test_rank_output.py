@@ -8,7 +8,7 @@ import sys
 from workbench.common.rank_output import Limited
 
 
-def test_what_is_beyond_the_measure_is_thrown_away_and_who_printed_it_is_named() -> None:
+def test_what_is_beyond_the_measure_is_thrown_away_and_its_rank_is_named() -> None:
     out = io.StringIO()
     limited = Limited(out, 3, most=20)
     print("nineteen characters", file=limited, flush=True)

@@ -52,7 +52,7 @@ def test_threads_may_parse_at_the_same_time(beside: Callable[[str], ast.Module])
     assert len(trees) == 60 and all(ast.dump(tree) == expected for tree in trees)
 
 
-def test_what_is_no_python_is_a_syntax_error() -> None:
+def test_what_is_not_python_is_a_syntax_error() -> None:
     with pytest.raises(SyntaxError) as caught:
         syntax.parse("def f(:", "a cell")
     assert caught.value.filename == "a cell"

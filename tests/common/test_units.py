@@ -22,7 +22,7 @@ from workbench.common.errors import SpecError, WorkbenchError
         ("20 \u03bcs", 20_000),  # the Greek letter
         ("1 s", 10**9),
         ("30 s", 30 * 10**9),
-        ("0.1 ms", 100_000),  # exact, although 0.1 is no binary fraction
+        ("0.1 ms", 100_000),  # exact, although 0.1 is not a binary fraction
         ("1.5 min", 90 * 10**9),
         ("2 h", 7200 * 10**9),
         ("1e3 ns", 1000),

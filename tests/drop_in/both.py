@@ -59,7 +59,7 @@ def all_here(store: Any, name: str, n: int) -> None:
     """
     if store.add(f"{name} count", 1) == n:
         store.set(name, "")
-    store.wait([name], 1.5 * LIMIT)  # who waits within the group gives up before that
+    store.wait([name], 1.5 * LIMIT)  # a wait within the group ends before that
 
 
 class Refused(str):
@@ -143,7 +143,7 @@ def _over(backend: str, store: Any, case: Case, rank: int, n: int) -> Any:
     try:
         return case(rank, n)
     except Exception as error:
-        # A Gloo group that dies with what a traceback holds may wait for ever for a thread of its
+        # A Gloo group that dies with what a traceback holds may wait forever for a thread of its
         # own, which waits for the interpreter.
         traceback.clear_frames(error.__traceback__)
         raise

@@ -250,7 +250,7 @@ def _sparse(rank: int, n: int) -> list[torch.Tensor]:
 
 
 def _inference(rank: int, n: int) -> list[torch.Tensor]:
-    """Tensors of inference mode, and of autograd, may be written by whoever does the work."""
+    """Tensors of inference mode, and of autograd, may be written by the thread that works."""
     results = []
     with torch.inference_mode():
         for dtype in (torch.float32, torch.bfloat16, torch.complex64):

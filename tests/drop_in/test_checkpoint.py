@@ -43,7 +43,7 @@ def _remove(folder: str) -> None:
 
 
 def _refused(action: Callable[[], Any]) -> list[int]:
-    """Whom torch blames."""
+    """The ranks that torch blames."""
     try:
         action()
     except CheckpointException as error:  # no Exception

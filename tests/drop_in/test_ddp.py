@@ -156,7 +156,7 @@ def in_half_precision(rank: int, n: int) -> Any:
 
 def power_sgd(rank: int, n: int) -> Any:
     """In one bucket: its callbacks wait for further collectives, for which two of Gloo's threads
-    may wait for ever.
+    may wait forever.
     """
 
     def trained(hook: Any, hook_state: Any) -> Any:
@@ -212,7 +212,7 @@ def quantized(rank: int, n: int) -> Any:
 
 
 def join(rank: int, n: int) -> Any:
-    """Uneven inputs: who has ended shadows the others' collectives."""
+    """Uneven inputs: a rank that has ended shadows the others' collectives."""
     ddp = DistributedDataParallel(torch.nn.Linear(12, 4), **TINY)
     with torch.no_grad():
         for p in ddp.parameters():

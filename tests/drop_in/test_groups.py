@@ -192,7 +192,7 @@ def _refusal(call: Any, *arguments: Any, **options: Any) -> str:
 
 
 def _again_and_again(rank: int, n: int) -> list[Any]:
-    """The default group ends and begins anew in one process, ten times, with other sizes."""
+    """The default group ends and begins again in one process, ten times, with other sizes."""
     backend, store = dist.get_backend(), c10d._get_default_store()
     dist.destroy_process_group()
     results: list[Any] = [raised(lambda: dist.all_reduce(torch.ones(1))), dist.is_initialized()]

@@ -60,13 +60,13 @@ def _objects(rank: int, n: int) -> dict[str, Any]:
 
 def _messages(rank: int, n: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    if rank == 0:  # from anybody, then by tag, in another order than they were sent
+    if rank == 0:  # from any rank, then by tag, in another order than they were sent
         arrivals = []
         for _ in range(n - 1):
             x = torch.zeros(3000)
             frm = dist.recv(x)
             arrivals.append([frm, x[0].item()])
-        results["from anybody"] = sorted(arrivals)
+        results["from any rank"] = sorted(arrivals)
         xs = [torch.zeros(5) for _ in range(3)]
         for tag in (2, 1, 0):
             results[f"sender of {tag}"] = dist.recv(xs[tag], src=1, tag=5 + tag)

@@ -72,7 +72,7 @@ def zero_of_groups(rank: int, n: int) -> Any:
     train(ddp, rank, iterations=2, optimizer=optimizer)
     for to in range(n):
         optimizer.consolidate_state_dict(to=to)
-    whole = [optimizer.state_dict() if rank == n - 1 else {}]  # who is asked last has it
+    whole = [optimizer.state_dict() if rank == n - 1 else {}]  # the one that is asked last has it
     dist.broadcast_object_list(whole, n - 1)
     optimizer.load_state_dict(whole[0])
     train(ddp, rank, iterations=2, optimizer=optimizer)
@@ -80,7 +80,7 @@ def zero_of_groups(rank: int, n: int) -> Any:
 
 
 def zero_and_join(rank: int, n: int) -> Any:
-    """DDP's and the optimizer's collectives are both shadowed by who has ended."""
+    """DDP's and the optimizer's collectives are both shadowed by a rank that has ended."""
     ddp = DistributedDataParallel(torch.nn.Linear(12, 4))
     with torch.no_grad():
         for p in ddp.parameters():

@@ -1,4 +1,4 @@
-"""``torchrun --max-restarts``: what ended ranks left in the store misleads nobody."""
+"""``torchrun --max-restarts``: what ended ranks left in the store misleads no other."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path
     assert restart.generation == 1 and restart.members == restart.fresh == (0, 1)
     assert [*restart.lost] == ["0"], "rank 0 exits in the first attempt"
     assert recoveries_of(loaded.store.metadata) == facts
-    late = Watching(trace)  # who comes when all is over sees both attempts too
+    late = Watching(trace)  # a late watcher sees both attempts too
     try:
         assert late.wait(120) and late.store.events.sort(order).equals(events.sort(order))
         assert recoveries_of(late.store.metadata) == facts
@@ -193,7 +193,7 @@ def _one(store: Any, rank: int) -> Meeting:
     return meet(store, rank, range(3), group="default", timeout=timedelta(seconds=30))
 
 
-def test_who_does_not_come_is_named(
+def test_a_rank_that_does_not_come_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("workbench.transports.rendezvous.NOTICE_S", 0.1)

@@ -61,7 +61,7 @@ def _operations(rank: int, n: int) -> dict[str, Any]:
         "all_gather_object": lambda g: dist.all_gather_object([None] * n, 1, group=g),
         "barrier": lambda g: dist.barrier(group=g),
         "recv": lambda g: dist.recv(torch.ones(3), 1, group=g),
-        "recv from anybody": lambda g: dist.recv(torch.ones(3), group=g),
+        "recv from any rank": lambda g: dist.recv(torch.ones(3), group=g),
     }
     groups = {name: dist.new_group(timeout=GROUPS) for name in calls}
 

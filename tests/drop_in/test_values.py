@@ -176,7 +176,7 @@ def _every_shape(rank: int, n: int) -> dict[str, Any]:
 
 
 def _unusual_numbers(rank: int, n: int) -> dict[str, Any]:
-    """Infinities, zeros with a sign, what is no number; and a reduction that is NCCL's alone."""
+    """Infinities, zeros with a sign, NaN; and a reduction that is NCCL's alone."""
     results: dict[str, Any] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         x = torch.tensor([math.inf, -math.inf, -0.0, math.nan, 1e-40, 1.0]).to(dtype)

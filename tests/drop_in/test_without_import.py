@@ -12,11 +12,11 @@ import pytest
 
 from tests.processes import ROOT, command
 
-AGAIN = "install it anew: pip install -e ."
+AGAIN = "install it again: pip install -e ."
 
 FIRST = """
 import os, sys, time
-assert sys.path[0] == os.getcwd(), "where a workbench.py of somebody's own lies"
+assert sys.path[0] == os.getcwd(), "where a user's own workbench.py lies"
 began = time.thread_time()
 import torch, torch.distributed as dist
 torchs = time.thread_time() - began

@@ -7,16 +7,16 @@ def pair(worker, iteration, clocks):
     return iteration <= clocks.accepted.get(3 - worker, iteration)
 
 
-def everybody(worker, iteration, clocks):
+def waits_for_all(worker, iteration, clocks):
     return iteration <= clocks.slowest
 
 
-def nobody(worker, iteration, clocks):
+def waits_for_none(worker, iteration, clocks):
     return True
 
 
 ANSWERS = {
     "03.1": (40, 10, 100),
     "03.2": (0.23, 0.44, 0.05),
-    "03.3": (pair, everybody, nobody),
+    "03.3": (pair, waits_for_all, waits_for_none),
 }

@@ -111,11 +111,11 @@ def test_the_file_is_in_the_nearest_folder_runs(
 
 
 def test_guesses_count_and_the_first_one_only() -> None:
-    who = wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"])
-    assert "rank 1 alone" in repr(who) and who.taken is None
-    who.take("rank 1 alone").take("all of them")
+    guess = wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"])
+    assert "rank 1 alone" in repr(guess) and guess.taken is None
+    guess.take("rank 1 alone").take("all of them")
     assert wb.guess("Which ranks wait?", ["rank 1 alone", "all of them"]).taken == "rank 1 alone"
-    result = who.reveal("all of them", "No way round.")
+    result = guess.reveal("all of them", "No way round.")
     assert (
         not result.right and result.score == (0, 1) and "you guessed 'rank 1 alone'" in repr(result)
     )
@@ -133,7 +133,7 @@ def test_nothing_waits_for_a_guess_and_the_result_is_folded() -> None:
     assert late.take("8").taken == "8", "no result was counted before"
 
 
-def test_what_is_no_option_is_refused() -> None:
+def test_what_is_not_an_option_is_refused() -> None:
     question = wb.guess("How many?", ["6", "8"])
     for call in (question.take, question.reveal):
         with pytest.raises(wb.SpecError, match="must be one of '6', '8'"):

@@ -1,4 +1,4 @@
-"""Fields and options that have no effect beside others are named to who runs them."""
+"""Fields and options that have no effect beside others are named to the user."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_option_without_effect_is_named_and_as_left_out_it_is_not(
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("grace", "minimum"), ("quorum_timeout", "quorum")])
-def test_a_wait_that_nobody_does_is_named(name: str, remedy: str) -> None:
+def test_a_wait_that_never_happens_is_named(name: str, remedy: str) -> None:
     (sentence,) = without_effect(wb.Experiment(**{name: "7 s"}))
     assert sentence.startswith(f"{name} = '7 s' has no effect") and remedy in sentence
     default = getattr(wb.Experiment(), name)
@@ -88,7 +88,7 @@ def test_gloo_is_not_asked_to_emulate_links(of: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("begin", [wb.run, start])
-def test_who_runs_is_warned_at_the_line_that_does(begin: Callable[[wb.Experiment], wb.Run]) -> None:
+def test_the_user_is_warned_at_the_line_that_runs(begin: Callable[[wb.Experiment], wb.Run]) -> None:
     with pytest.warns(UserWarning, match="grace = '7 s' has no effect") as caught:
         begin(wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")).wait(60)
     (warning,) = caught

@@ -240,7 +240,7 @@ def test_an_experiment_does_not_change() -> None:
     assert copy.deepcopy(exp) == exp
 
 
-def test_replace_checks_anew() -> None:
+def test_replace_checks_again() -> None:
     exp = Experiment(ranks=4, faults=[Kill(rank=3, at_iteration=1)])
     assert exp.replace(ranks=8).ranks == 8 and exp.ranks == 4
     with pytest.raises(SpecError, match="no rank 3"):

@@ -161,7 +161,9 @@ def counts_what_the_schedule_has(operation: str, name: str, n: int) -> None:
 
 
 @pytest.mark.parametrize(("operation", "name"), KNOWN)
-def test_who_follows_the_schedule_ends_with_what_is_expected(operation: str, name: str) -> None:
+def test_ranks_that_follow_the_schedule_end_with_what_is_expected(
+    operation: str, name: str
+) -> None:
     """Sets of contributors, sent and added step by step: the algorithm itself is right."""
     for n in (2, 3, 4, 5, 6, 7, 8, 13, 16):
         follows_the_schedule(operation, name, n)

@@ -215,7 +215,7 @@ def message_of_a_process(chance: random.Random) -> bytes:
 
 
 def received(data: bytes) -> None:
-    """A message of ours, or the connection is no good."""
+    """A message of ours, or the connection is bad."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(5)

@@ -1,4 +1,4 @@
-"""Values that nobody would write on purpose, from a seed; tests only."""
+"""Values that no user would write on purpose, from a seed; tests only."""
 
 from __future__ import annotations
 

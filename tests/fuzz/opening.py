@@ -1,7 +1,7 @@
 """Takes what it is told on its standard input, a request a line, and says how each went, and at
 what cost.
 
-A process of its own: whoever reads damaged bytes may end the process, and that is to be seen.
+A process of its own: reading damaged bytes may end the process, and that is to be seen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def use_run(path: str) -> str:
 
 
 def use_recording(path: str) -> str:
-    """Load somebody else's recording, draw it, save it, and load what was saved."""
+    """Load another user's recording, draw it, save it, and load what was saved."""
     with tempfile.TemporaryDirectory() as folder:
         run = wb.load(Path(path))
         _draw(run, Path(folder))
@@ -102,7 +102,7 @@ def answer_to(use: Callable[[Any], str], what: Any) -> dict[str, Any]:
         answer = {"read": use(what)}
     except wb.WorkbenchError as error:
         answer = {"refused": str(error)}
-    except BaseException as error:  # also a panic of polars, which is no Exception
+    except BaseException as error:  # also a panic of polars, which is not an Exception
         answer = {"raised": f"{type(error).__name__}: {error}"}
     seconds = time.process_time() - began
     return {"answer": answer, "seconds": seconds, "megabytes": (_kilobytes("VmHWM") - held) / 1e3}

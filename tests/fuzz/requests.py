@@ -1,4 +1,4 @@
-"""Input to the web app's server from a program that is no browser: requests, and a websocket's
+"""Input to the web app's server from a program that is not a browser: requests, and a websocket's
 frames. Others are answered as before, and the server holds no more than before.
 """
 
@@ -101,7 +101,7 @@ def request(chance: random.Random) -> bytes:
         path += "?" + chance.choice(QUERIES) + chance.choice((text(chance), "x" * 5000, "%00"))
     lines = [f"{chance.choice(METHODS)} {path} HTTP/1.1"]
     if chance.random() < 0.9:
-        lines.append("Host: {host}")  # filled in by whoever sends it
+        lines.append("Host: {host}")  # filled in by the sender
     lines += chance.sample(HEADERS, chance.choice((0, 0, 1, 2, 4)))
     body = chance.choice((b"", b"", b"user=ann&password=x&token=y", b"\xff" * 2000, b"a=%zz&"))
     if body and chance.random() < 0.8:

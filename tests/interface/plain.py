@@ -11,7 +11,7 @@ many = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def without_code(exp: Experiment) -> Experiment:
-    """The same, with names in place of code."""
+    """The same, with names instead of code."""
     own = {name: Experiment.model_fields[name].default for name in exp.carries_code}
     return exp.replace(**own)
 

@@ -59,7 +59,9 @@ def mine(tmp_path: Path) -> Path:
 def test_of_two_checkouts_the_chapters_are_those_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package that is installed may be another clone's, whose chapters nobody has asked for."""
+    """The package that is installed may be another clone's, whose chapters the user has not asked
+    for.
+    """
     chapters = release(tmp_path / "notebooks", "x = 1", FIRST_NOTEBOOK)
     assert find_notebook().parent == Path(wb.__file__).parents[1] / "notebooks"
     monkeypatch.chdir(tmp_path)

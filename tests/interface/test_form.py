@@ -52,7 +52,7 @@ def test_every_field_of_an_experiment_is_asked_for_once() -> None:
         assert not field.choices or field.default in field.choices
 
 
-def test_a_field_that_nobody_placed_appears_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_without_a_place_appears_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(PLACES, "batch_size")
     last = form.fields()[-1]
     assert (last.name, last.label, last.group) == ("batch_size", "Batch size", "More")
@@ -257,7 +257,7 @@ def test_a_pipeline_there_and_back(options: dict[str, Any]) -> None:
     exp = terse(Experiment(**PIPED, options=options))
     values = form.values(exp)
     assert form.experiment(values) == exp
-    assert values["options.schedule"] in source.available("schedules"), "a grid is no choice"
+    assert values["options.schedule"] in source.available("schedules"), "a grid is not a choice"
     assert form.from_link(form.to_link(exp)) == exp
 
 
@@ -304,7 +304,7 @@ def test_fields_of_a_pipeline_are_there_while_it_is_chosen() -> None:
         ({"network.links": "0->1: 5 ms\n0->1: down"}, "network.links", "a line before"),
         ({"network.links": "0->9: 5 ms"}, "network.links", "0->9: there is no rank 9"),
         ({"network.links": "2->2: 5 ms"}, "network.links", "from one rank to another"),
-        ({"faults": "kill everybody"}, "faults", "is not a fault. Write one per line"),
+        ({"faults": "kill all"}, "faults", "is not a fault. Write one per line"),
         ({"faults": "slow rank 1 x0.5"}, "faults", "'slow rank 1 x0.5': must be greater"),
         ({"faults": "slow 1 x2; kill 7 in iteration 1"}, "faults", "line 2: there is no rank 7"),
         ({"options": "bucket: 3"}, "options", "has no option 'bucket'"),

@@ -92,7 +92,7 @@ def test_it_answers_and_ends_at_control_c(command: str, tmp_path: Path) -> None:
         assert command == "lab" or "frozen True" in log.read_text()
         with socket.socket() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past lines linger
-            s.bind(("127.0.0.1", port))  # the port is free again: nobody listens there
+            s.bind(("127.0.0.1", port))  # the port is free again: no server listens there
     finally:
         for pid in group(started.pid):
             os.kill(pid, signal.SIGKILL)

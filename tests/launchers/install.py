@@ -1,7 +1,7 @@
 """Install the packages of `make test-launchers`, as far as they can be had.
 
 A test that needs one that is missing says so. Open MPI goes into a folder of its own: its mpiexec
-is not to be found in place of MPICH's.
+is not to be found instead of MPICH's.
 """
 
 from __future__ import annotations

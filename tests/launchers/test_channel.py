@@ -26,7 +26,7 @@ from workbench.launchers.processes.channel import Channel, Identity, accept, con
 from workbench.launchers.processes.doorkeeper import MOST_CALLERS, Doorkeeper
 
 LAUNCHER = '''
-"""Ranks whose agents call as from another host, through a wire that somebody listens to."""
+"""Ranks whose agents call as from another host, through a wire that is listened to."""
 
 import os
 import socket
@@ -143,7 +143,7 @@ def test_an_agent_sends_nothing_to_another_driver() -> None:
     other.join()
 
 
-def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
+def test_a_caller_without_the_key_is_hung_up_on_and_keeps_no_other_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Random bytes, a wrong key, a long message and silence, beside one caller that is right."""
@@ -171,7 +171,7 @@ def test_who_does_not_show_the_key_is_hung_up_on_and_keeps_nobody_waiting(
         long = connect(call(), fingerprint, 30)
         with contextlib.suppress(BrokenPipeError):  # it is hung up on before all of it has left
             ipc.send(long.socket, {"key": key, "rank": 0}, b"x" * 100_000)
-        with contextlib.suppress(ConnectionResetError):  # the rest of it came when nobody read
+        with contextlib.suppress(ConnectionResetError):  # the rest of it came when none read
             assert ipc.receive(long.socket) is None
         right = connect(call(), fingerprint, 30)
         ipc.send(right.socket, {"key": key, "rank": 3})

@@ -20,7 +20,7 @@ from workbench.launchers.processes.coarser import KEYS, LATE, LEAST, Folding, _g
 from workbench.recording.events import CONTEXT, RECORD_BYTES, RECV, ROW, WAIT
 from workbench.views.pages.tally import Tally
 
-RATE = 20_000  # bytes a second, of the records of rank 1: less than any core makes of them
+RATE = 20_000  # bytes per second, of the records of rank 1: less than any core makes of them
 
 
 @pytest.fixture

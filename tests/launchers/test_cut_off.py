@@ -181,7 +181,7 @@ def test_a_host_that_stays_away_is_named_and_its_rank_ends(
         wire().set()
 
 
-def test_an_agent_that_is_killed_is_no_cut(launcher: str) -> None:
+def test_an_agent_that_is_killed_is_not_a_cut(launcher: str) -> None:
     with wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher)) as run:
         until(lambda: run.iteration > 2 or run.done)
         stat = Path(f"/proc/{run.pids[1]}/stat").read_text()

@@ -113,8 +113,8 @@ FULL = f"""{DRIVER}
 team = wb.ranks(2)
 left = team.execute({LEAVES + "children()"!r}).check().values
 home = warm_pool()
-everybody = [home.pid, home.process.pid, *team.pids.values()]
-print(json.dumps([everybody, *map(json.loads, left.values())]), flush=True)
+everything = [home.pid, home.process.pid, *team.pids.values()]
+print(json.dumps([everything, *map(json.loads, left.values())]), flush=True)
 time.sleep(1000)
 """
 YOUNG = (
@@ -142,19 +142,19 @@ def driver(tmp_path: Path, text: str) -> Iterator[tuple[subprocess.Popen[str], l
     "frozen",
     [
         "fork server and ranks",
-        pytest.param("nobody", marks=pytest.mark.full),
+        pytest.param("none", marks=pytest.mark.full),
         pytest.param("all but the fork server", marks=pytest.mark.full),
     ],
 )
 def test_a_killed_driver_leaves_nothing(frozen: str, tmp_path: Path) -> None:
     with driver(tmp_path, FULL) as (process, [[home, guardian, *ranks], *left]):
-        everybody = [home, guardian, *ranks, *left[0], *left[1]]
-        stopped = {"nobody": [], "fork server and ranks": [home, *ranks, left[0][2], left[1][1]]}
+        everything = [home, guardian, *ranks, *left[0], *left[1]]
+        stopped = {"none": [], "fork server and ranks": [home, *ranks, left[0][2], left[1][1]]}
         for pid in stopped.get(frozen, [guardian, *ranks, *left[0]]):
             os.kill(pid, signal.SIGSTOP)
-        assert alive(everybody)
+        assert alive(everything)
         process.kill()
-        until(lambda: gone(everybody), SECONDS, f"the end of all: {frozen} frozen")
+        until(lambda: gone(everything), SECONDS, f"the end of all: {frozen} frozen")
 
 
 ENDS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "comes to its end": None}

@@ -35,8 +35,8 @@ LAWS: dict[str, dict[str, Any]] = {
         "options": {"microbatches": 3, "split": "layers"},
     },
 }
-# Each rank imports torch anew, for some 3 s of a core: `make test` has each law under one launcher,
-# `make test-launchers` has all, and what is killed.
+# Each rank imports torch by itself, for some 3 s of a core: `make test` has each law under one
+# launcher, `make test-launchers` has all, and what is killed.
 CLUSTER = pytest.mark.cluster
 EVERYWHERE = [
     ("torchrun", "data parallel"),

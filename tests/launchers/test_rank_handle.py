@@ -19,7 +19,7 @@ from workbench.launchers.processes.pool import warm_pool
 from workbench.launchers.processes.rank_handle import end, ended, enlist, settle
 
 
-def test_who_has_nothing_to_do_ends_when_the_driver_hangs_up() -> None:
+def test_a_process_without_work_ends_when_the_driver_hangs_up() -> None:
     handles = enlist(warm_pool(), [3, 1])
     assert [one.rank for one in handles] == [3, 1] and len({one.pid for one in handles}) == 2
     settle(handles, 0.0)
@@ -31,12 +31,12 @@ def test_who_has_nothing_to_do_ends_when_the_driver_hangs_up() -> None:
     until(lambda: handles[1].hear() is None, 20, "it says no more")
     settle(handles, 20.0)
     assert handles[1].code == 1
-    handles[1].order({"work": "too late"})  # is not told, and harms nobody
+    handles[1].order({"work": "too late"})  # is not told, and harms no other
     handles[1].signal(signal.SIGKILL)
     handles[1].close()
 
 
-def test_who_does_not_end_is_killed() -> None:
+def test_a_rank_that_does_not_end_is_killed() -> None:
     handles = enlist(warm_pool(), range(2))
     handles[1].signal(signal.SIGSTOP)
     for one in handles:
@@ -86,7 +86,7 @@ def test_what_comes_after_an_interrupt_is_given_back() -> None:
     os.kill(home.pid, signal.SIGCONT)
     until(lambda: not set(processes()) - processes_before, 20, "the processes have ended")
     until(lambda: not Counter(descriptors(os.getpid()).values()) - before, 20, "sockets are closed")
-    (handle,) = enlist(home, [0])  # and nobody gets what was meant for another
+    (handle,) = enlist(home, [0])  # and none gets what was meant for another
     assert handle.code is None
     handle.close()
     settle([handle], 20.0)

@@ -103,7 +103,7 @@ def test_what_is_kept_has_a_bound_and_is_let_go(monkeypatch: pytest.MonkeyPatch)
     ends.close()
 
 
-def test_who_is_stopped_on_this_machine_has_all_of_it_later(
+def test_a_rank_that_is_stopped_on_this_machine_has_all_of_it_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A driver is stopped (Ctrl-Z, a debugger) for longer than a host may be stuck."""

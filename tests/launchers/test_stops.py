@@ -70,6 +70,6 @@ def _stays_away(rank: int, size: int) -> str:
     return "it was made"
 
 
-def test_who_waits_inside_gloo_is_told_so_and_not_blamed() -> None:
+def test_a_rank_that_waits_inside_gloo_is_told_so_and_not_blamed() -> None:
     words = values(_stays_away, 2, backend="")[0]
     assert "rank 0 of group default (2 ranks): all have come" in words and "timed out" in words

@@ -75,7 +75,7 @@ threads.start(work, "of a test", stop=over.set)
     assert ends(tmp_path, text) == (0, "finalizing: False\n", "")
 
 
-def test_who_starts_ranks_while_the_process_ends_is_refused(tmp_path: Path) -> None:
+def test_a_thread_that_starts_ranks_while_the_process_ends_is_refused(tmp_path: Path) -> None:
     text = """
 import atexit, threading
 @atexit.register  # before the package: called after all that it does
@@ -90,7 +90,7 @@ from workbench.common import threads
 over = threading.Event()
 def work():
     over.wait()
-    wb.run(lenet(iterations=1))  # what it raises now is nobody's business
+    wb.run(lenet(iterations=1))  # what it raises now does not matter
 threads.start(work, "of a test", stop=over.set)
 """
     code, out, err = ends(tmp_path, text)
@@ -126,7 +126,7 @@ def test_a_script_that_leaves_something_behind_ends(leaves: str, end: str) -> No
 
 
 def test_all_threads_of_the_driver_end_before_it() -> None:
-    """Whoever adds one starts it with ``threads.start``."""
+    """Code that adds one starts it with ``threads.start``."""
     places = []
     for file in sorted((ROOT / "workbench").rglob("*.py")):
         place = str(file.relative_to(ROOT / "workbench"))

@@ -172,7 +172,7 @@ def simulate(
 
 
 def play(ranks: list[Rank], chance: random.Random, sizes: list[list[int]]) -> None:
-    """Run the programs: whoever can go on goes on, in random order."""
+    """Run the programs: ranks that can go on go on, in random order."""
     there: dict[tuple[int, int, int, int, int], int] = {}
     while any(rank.todo for rank in ranks):
         able = [r for r in ranks if r.todo and ready(r, there)]

@@ -12,7 +12,7 @@ from workbench.store.table import SCHEMA
 
 
 def without(events: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
-    """``events`` less the first row of ``which``, numbered anew so that only its absence tells."""
+    """``events`` less the first row of ``which``, numbered again so that only its absence tells."""
     rows = events.with_row_index("index")
     gone = rows.filter(which)["index"][0]
     left = rows.filter(pl.col("index") != gone).drop("index")

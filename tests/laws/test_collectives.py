@@ -1,4 +1,6 @@
-"""Who took part in a collective, and its steps and bytes against theory: what is wrong is named."""
+"""The ranks that took part in a collective, and its steps and bytes against theory: what is wrong
+is named.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def test_a_wrong_root_is_named() -> None:
     assert "disagree about the bytes, the root" in verdict(torn, "everyone takes part")
 
 
-def test_bytes_of_an_uneven_all_to_all_are_anybody_s() -> None:
+def test_bytes_of_an_uneven_all_to_all_are_not_held_to_a_formula() -> None:
     events = simulate("all_to_all/pairwise", 3, 9)
     more = pl.when(pl.col("kind") == "collective").then(36 + 4 * pl.col("rank")).otherwise("nbytes")
     uneven = events.with_columns(nbytes=more.cast(pl.Int64))

@@ -94,7 +94,7 @@ def test_one_that_was_inserted_twice_is_found(events: pl.DataFrame) -> None:
     assert "was taken in 2 times" in broken(pl.concat([events, one]))
 
 
-def test_one_that_nobody_made_is_found(events: pl.DataFrame) -> None:
+def test_one_that_no_actor_made_is_found(events: pl.DataFrame) -> None:
     assert "no rank made it" in broken(events.filter(~row(events, "made", 40)))
 
 

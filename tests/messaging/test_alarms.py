@@ -90,5 +90,5 @@ def test_of_two_alarms_at_once_one_is_told_whole(monkeypatch: pytest.MonkeyPatch
     board.raise_alarm(late)
     alarm = board.alarm()
     assert alarm is not None and alarm.as_fields() == late.as_fields()
-    assert alarms == [None]  # nobody has read another one meanwhile, or half of each
+    assert alarms == [None]  # none has read another one meanwhile, or half of each
     board.segment.close()

@@ -1,4 +1,4 @@
-"""Who wakes whom: one ring for several messages, none for a lent message nobody waits for."""
+"""Which rank wakes which: one ring for several, none for a lent message without waiter."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ def _lends(rank: int, n: int) -> dict[str, bool]:
     return result
 
 
-def test_a_lent_message_that_is_taken_wakes_only_who_waits_for_it() -> None:
+def test_a_lent_message_that_is_taken_wakes_only_those_that_wait_for_it() -> None:
     assert values(_lends, 2)[0] == {"answer": True, "taken": True}

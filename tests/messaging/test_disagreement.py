@@ -1,4 +1,4 @@
-"""Ranks that disagree: an error on every rank that says who passed what."""
+"""Ranks that disagree: an error on every rank that says which passed what."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.live import crowding
 from tests.pairwise import first
 from tests.processes import values
 
-SOON = 2.0  # seconds until everybody has the error
+SOON = 2.0  # seconds until all ranks have the error
 
 
 def _all_reduce(
@@ -125,7 +125,7 @@ def _disagree(rank: int, n: int, case: str, asynchronous: bool) -> list[Any]:
 
 @pytest.mark.parametrize("n", first(1, [3, 2]))
 @pytest.mark.parametrize("case", first(4, CASES))
-def test_every_rank_learns_who_passed_what(case: str, n: int) -> None:
+def test_every_rank_learns_which_passed_what(case: str, n: int) -> None:
     heard = values(_disagree, n, case, n == 3, timeout=20)
     _, _, first, last = CASES[case]
     for rank, (kind, words, seconds) in enumerate(heard):
@@ -133,7 +133,7 @@ def test_every_rank_learns_who_passed_what(case: str, n: int) -> None:
         assert first in words and last in words, (rank, words)
         assert f"rank {n - 1}" in words, words
         assert seconds < SOON * crowding(), (rank, seconds)
-    # who passed what: the one that differs is named with what it passed
+    # which passed what: the one that differs is named with what it passed
     assert any(re.search(rf"rank {n - 1}[^,]*{re.escape(last)}", words) for _, words, _ in heard)
 
 

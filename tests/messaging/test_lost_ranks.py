@@ -1,4 +1,6 @@
-"""Ranks that are killed, frozen or have left: who learns of it, and what goes on without them."""
+"""Ranks that are killed, frozen or have left: which ranks learn of it, and what goes on without
+them.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,7 @@ def _spared(rank: int, n: int, way: str) -> list[Any]:
         assert (big == rank).all()
         return [bytes_sent()]
     into = {peer: torch.zeros(400_000) for peer in range(1, n)}
-    frm = None if way == "from anybody" else 1
+    frm = None if way == "from any rank" else 1
     works = {peer: dist.irecv(x, frm and peer) for peer, x in into.items()}
     counts, lost, dropped, answers = dict.fromkeys(into, 0), [], [], []
     while min(counts[peer] for peer in into if peer != victim) < rounds:
@@ -158,7 +160,7 @@ def _die_after(slots: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("way", first(1, ["between messages", "in mid-message", "from anybody"]))
+@pytest.mark.parametrize("way", first(1, ["between messages", "in mid-message", "from any rank"]))
 @pytest.mark.parametrize("host", ["one", "each"])
 def test_the_end_of_a_rank_that_can_be_spared_ends_its_messages_alone(
     way: str, host: str, tmp_path: Path
@@ -173,7 +175,7 @@ def test_the_end_of_a_rank_that_can_be_spared_ends_its_messages_alone(
     assert [rank.code for rank in others] == [0, 0, 0], "\n".join(rank.err for rank in others)
     counts, lost, dropped, sent = others[0].value
     assert counts == {"1": 30, "2": 30, "3": 5}
-    if way != "from anybody":
+    if way != "from any rank":
         assert [error[:2] for error in lost] == [["PeerLost", 3]]
         assert dropped[0] < LOST * crowding() and "rank 3" in lost[0][2]
     for rank in others[1:]:
@@ -200,7 +202,7 @@ def _frozen_receiver(rank: int, n: int) -> list[Any]:
     return [waits.is_completed()]
 
 
-def test_a_frozen_receiver_holds_nobody_else_up() -> None:
+def test_a_frozen_receiver_holds_no_other_up() -> None:
     *_, last = run(_frozen_receiver, 3, group_timeout=20.0, expendable={0, 1})
     assert last.value == [0.0], last.err
 
@@ -278,7 +280,7 @@ def test_what_a_lost_rank_had_done_its_part_of_is_done(tmp_path: Path) -> None:
 
 
 class _LastWord:
-    """A semaphore that is given just after somebody has given up waiting for it."""
+    """A semaphore that is given just after a rank has given up waiting for it."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -85,7 +85,7 @@ class End:
 
 
 class Guarded:
-    """An array between two strips that nobody may write."""
+    """An array between two strips that must not be written."""
 
     def __init__(self, chance: random.Random, dtype: str, elements: int) -> None:
         item, shift = np.dtype(dtype).itemsize, chance.choice((0, 0, 0, 1, 8))

@@ -160,7 +160,7 @@ def _tensor(rank: int, op: int, part: int, elements: int, dtype: str, shift: int
 
 
 def rows_of(folder: Path) -> pl.DataFrame:
-    """All rows but waits, which depend on who comes first, and what names a rank that is late."""
+    """All rows but waits, which depend on which comes first, and what names a rank that is late."""
     store = wb.load(folder).store
     events = store.events.filter(~pl.col("kind").is_in(["wait", "detect"])).sort(
         "rank", "lane", "seq"

@@ -165,5 +165,5 @@ def _comes_late(rank: int, n: int) -> float:
 
 
 def test_waiting_for_a_first_message_that_is_long_in_coming_costs_nothing() -> None:
-    """The channel is not there yet: what is not there cannot wake anybody."""
+    """The channel is not there yet: what is not there cannot wake a rank."""
     assert values(_comes_late, 2)[1] < 0.06

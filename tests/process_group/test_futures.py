@@ -1,4 +1,4 @@
-"""What a handle's future is, by who asks for it."""
+"""What a handle's future is, by the code that asks for it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_halves_are_told_as_a_list_to_cpp(ask: Callable[[Any], Any], python_s: b
     assert future.then(lambda done: done.value()[0] + 1).wait().tolist() == [2.0] * 3
 
 
-def test_a_job_that_ends_its_thread_is_an_error_of_who_waits_for_it() -> None:
+def test_a_job_that_ends_its_thread_is_an_error_of_those_that_wait_for_it() -> None:
     queue = JobQueue("exits", before=lambda: None)
     first, second = WorkbenchWork([], []), WorkbenchWork([], [])
     queue.submit(sys.exit, first)

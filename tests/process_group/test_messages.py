@@ -1,4 +1,4 @@
-"""Messages: every size and dtype, tags, from anybody, any of several, in threads."""
+"""Messages: every size and dtype, tags, from any rank, any of several, in threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _tags(rank: int, n: int) -> None:
             dist.recv(big, 0, tag=tag)
             dist.recv(small, 0, tag=tag)
             assert (big == tag * 10).all() and small.item() == tag
-    # from anybody, later ones first
+    # from any rank, later ones first
     if rank == 0:
         senders = []
         for _ in range(n - 1):
@@ -90,7 +90,7 @@ def _tags(rank: int, n: int) -> None:
 
 
 def _crossing(rank: int, n: int) -> None:
-    """Everybody sends to everybody more than all slots hold, before anybody receives."""
+    """Every rank sends every other more than all slots hold, before any receives."""
     big = torch.full((300_000,), float(rank))
     into = [torch.zeros(300_000) for _ in range(n)]
     others = [r for r in range(n) if r != rank]
@@ -116,7 +116,7 @@ def _crossing(rank: int, n: int) -> None:
 def _sender_leaves(rank: int, n: int, elements: int) -> None:
     x = torch.arange(float(elements))
     if rank == 0:
-        dist.isend(x, 1)  # and nobody waits for it
+        dist.isend(x, 1)  # and no rank waits for it
         return
     time.sleep(0.7)
     into = torch.zeros(elements)
@@ -128,7 +128,7 @@ def test_messages_of_every_size_and_dtype() -> None:
     values(_messages, 3, env={"WORKBENCH_CHUNK": str(SLOT)})
 
 
-def test_tags_and_receives_from_anybody() -> None:
+def test_tags_and_receives_from_any_rank() -> None:
     values(_tags, 3, env={"WORKBENCH_CHUNK": str(SLOT)})
 
 
@@ -167,7 +167,9 @@ def test_a_wait_with_a_timeout_gives_up_and_the_message_still_comes() -> None:
 
 
 def _any_of(rank: int, n: int) -> None:
-    """Whoever waits for several messages goes on with the first, wherever it stands in the list."""
+    """A rank that waits for several messages goes on with the first, wherever it stands in the
+    list.
+    """
     from workbench.process_group.session import session
     from workbench.process_group.work import wait_any
 
@@ -196,7 +198,7 @@ def _any_of(rank: int, n: int) -> None:
         assert (into[peer] == peer + i).all()
         works[peer - 1] = dist.irecv(into[peer], peer)
         dist.send(torch.zeros(1), peer)
-        if i == 10:  # everybody stands at the barrier: nothing comes
+        if i == 10:  # all stand at the barrier: nothing comes
             began = time.monotonic()
             assert wait_any(works, 0.1) == [] and time.monotonic() - began >= 0.1
         dist.barrier()
@@ -205,7 +207,7 @@ def _any_of(rank: int, n: int) -> None:
     dist.barrier()
 
 
-def test_who_waits_for_any_of_several_messages_goes_on_with_the_first() -> None:
+def test_a_wait_for_any_of_several_messages_ends_with_the_first() -> None:
     values(_any_of, 4, env={"WORKBENCH_CHUNK": str(SLOT)})
 
 

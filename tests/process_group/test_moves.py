@@ -223,7 +223,7 @@ def _coalesced(rank: int, n: int) -> None:
 
 
 def _in_sub_groups(rank: int, n: int) -> None:
-    """Roots are global ranks, as torch has it; members of a group are numbered anew."""
+    """Roots are global ranks, as torch has it; members of a group are numbered from 0."""
     members = [3, 1]  # not in the order of their ranks
     group = dist.new_group(members)
     rest = dist.new_group([0, 2, 3])
@@ -278,7 +278,7 @@ def _late(rank: int, n: int) -> list[float]:
 
 
 @pytest.mark.parametrize("n", [2, 5])
-def test_nobody_passes_a_barrier_before_the_last_has_come(n: int) -> None:
+def test_no_rank_passes_a_barrier_before_the_last_has_come(n: int) -> None:
     times = values(_late, n)
     for i in range(0, 2 * n, 2):
         assert min(went[i + 1] for went in times) >= max(came[i] for came in times)

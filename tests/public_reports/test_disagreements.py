@@ -1,4 +1,4 @@
-"""Reports of ranks that take different calls: who calls what, where, and what helps."""
+"""Reports of ranks that take different calls: which calls what, where, and what helps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASES = """
             except RuntimeError as error:
                 print(name, error, flush=True)
 
-    def expert(group):  # 14: who has no token skips the reduction
+    def expert(group):  # 14: a rank without a token skips the reduction
         if me == 0:
             dist.all_reduce(torch.ones(16), group=group)  # of the expert
         dist.barrier(group=group)  # after the expert

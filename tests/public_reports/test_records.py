@@ -75,7 +75,7 @@ RAISES = """
 """
 
 
-def test_a_failed_jobs_record_says_who_failed_and_how(tmp_path: Path) -> None:
+def test_a_failed_jobs_record_says_which_rank_failed_and_how(tmp_path: Path) -> None:
     job = record(tmp_path / "trace", 2, RAISES, fails=True)
     failure = job.failure
     assert failure is not None and (failure["rank"], failure["how"]) == (1, "raised")

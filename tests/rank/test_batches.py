@@ -1,4 +1,4 @@
-"""The samples of a minibatch, and who takes which: known cases, and laws over many others."""
+"""The samples of a minibatch, and which rank takes which: known cases, and laws over many."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_last_minibatch_of_an_epoch_is_what_is_left() -> None:
 def test_seed_and_iteration_alone_decide(
     samples: int, batch: int, seed: int, iterations: list[int]
 ) -> None:
-    """Whoever asks in another order, or for one iteration only, gets the same ids."""
+    """A rank that asks in another order, or for one iteration only, gets the same ids."""
     one = Minibatches(samples, batch, seed)
     for iteration in iterations:
         fresh = Minibatches(samples, batch, seed).ids(iteration)

@@ -1,4 +1,4 @@
-"""The first backward pass of a process takes no longer than it must: nobody waits for imports."""
+"""The first backward pass of a process takes no longer than it must: no rank waits for imports."""
 
 from __future__ import annotations
 

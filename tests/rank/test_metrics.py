@@ -51,7 +51,7 @@ def layers(*more: nn.Module) -> nn.Sequential:
 
 
 class AsksInSecret(nn.Module):
-    """A user's layer: nobody can see from outside that it asks which mode it is in."""
+    """A user's layer: it cannot be seen from outside that it asks which mode it is in."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 3 if getattr(self, "".join(["train", "ing"])) else x

@@ -22,7 +22,7 @@ DEADLINE = 60.0  # seconds
 
 
 class Other(Task):
-    """A task of somebody's own."""
+    """A task of a user's own."""
 
     def dataset(self, split: str) -> Any:
         return [split]
@@ -135,7 +135,7 @@ BEFORE = {*sys.modules}  # this is read before the rank's first group is made
 
 def all_reduce(comm, x_N):
     late = sorted(name for name in {*sys.modules} - BEFORE if name.startswith(ROOMS))
-    assert not late, f"imported by each rank anew: {late}"
+    assert not late, f"imported by each rank itself: {late}"
     return ring(comm, x_N)
 """
 

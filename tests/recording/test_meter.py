@@ -61,7 +61,7 @@ def test_every_251st_row_of_every_lane_is_timed_and_every_row_is_there_once(
     rows = 3 * ROWS + 100  # three laps of the ring
     segment = written(rows, ("comm", "send"))
     samples, _ = read_meters(segment.memory)
-    # A lap's end is a sample too, and the count begins anew there.
+    # A lap's end is a sample too, and the count begins again there.
     lap = 1 + (ROWS - 1) // EVERY
     first = 1 + (ROWS - 1 - FIRST) // EVERY
     assert len(samples) == 2 * (first + 2 * lap + 1)
@@ -199,14 +199,14 @@ def test_few_samples_say_nothing_and_the_figure_of_the_start_stands_in() -> None
     assert cost.record_ns == pytest.approx(at_start) and cost.samples == len(samples)
 
 
-def test_a_thread_put_aside_by_the_scheduler_is_no_cost() -> None:
+def test_a_thread_put_aside_by_the_scheduler_is_not_a_cost() -> None:
     page = memoryview(bytearray(events.PAGE))
     meter = Meter(page)
     for _ in range(199):
         meter.timed(300)
     meter.timed(4_000_000)
     assert read(page).mean_ns() == 300
-    for _ in range(20):  # a tenth of them is no accident
+    for _ in range(20):  # a tenth of them is not chance
         meter.timed(10_000)
     mean = read(page).mean_ns()
     assert mean is not None and 1_000 < mean < 1_300

@@ -1,4 +1,4 @@
-"""What the kernel says of threads: who has a core, who would run if it had one, who sleeps."""
+"""What the kernel says of threads: which has a core, which waits for one, which sleeps."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def process(code: str, core: int) -> Iterator[int]:
         child.communicate()
 
 
-def test_who_shares_a_core_with_others_is_ready_more_than_it_runs_and_a_sleeper_is_neither() -> (
-    None
-):
+def test_a_thread_that_shares_a_core_is_ready_more_than_it_runs_and_a_sleeper_is_neither() -> None:
     core = min(os.sched_getaffinity(0))
     with ExitStack() as living:
         pids = [living.enter_context(process(BUSY, core)) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Helpers for tests of recovery: a run that would go on for ever, its generations, and its end.
+"""Helpers for tests of recovery: a run that would go on forever, its generations, and its end.
 
 One of few iterations might be over, on busy cores, before a test has done what it is about.
 """

@@ -152,7 +152,9 @@ def test_an_error_names_rank_layer_and_sample_before_the_sum(strategy: str) -> N
 
 @pytest.mark.parametrize("algorithm", first(1, ["ring", "tree", "butterfly", "naive"]))
 @pytest.mark.parametrize("ranks", [4])
-def test_where_nobody_looks_the_nan_is_followed_through_the_sum(algorithm: str, ranks: int) -> None:
+def test_where_no_rank_looks_the_nan_is_followed_through_the_sum(
+    algorithm: str, ranks: int
+) -> None:
     fault = wb.Corrupt(rank=1, at_iteration=AT)
     exp = experiment("data_parallel", ranks, faults=fault, all_reduce=algorithm)
     run = wb.run(exp)

@@ -99,7 +99,7 @@ def test_lost_as_a_resumed_run_begins_it_takes_nothing_along(strategy: str, tmp_
 
 @pytest.mark.full
 def test_neighbors_lost_at_once_go_back_to_the_checkpoint_or_end_the_run(tmp_path: Path) -> None:
-    """Each had the other's copy, or nobody has any."""
+    """Each had the other's copy, or none has any."""
     kills = [wb.Kill(rank=rank, at_iteration=5) for rank in (0, 1)]
     exp = divided("fsdp", 2, {"buddy_every": 0}, recovery="replace", faults=kills[:1])
     with pytest.raises(wb.PeerLost, match=r"what ranks \[0, 1\] trained is lost") as failed:

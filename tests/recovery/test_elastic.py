@@ -1,4 +1,4 @@
-"""Ranks that come and go while a run trains: what is trained is what nobody interrupted."""
+"""Ranks that come and go while a run trains: what is trained is as if uninterrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.runs.membership import Membership
 
 
 def lasting(strategy: str, ranks: int | tuple[int, int], **fields: Any) -> wb.Experiment:
-    """Return a run that goes on until it is stopped, of few iterations a second."""
+    """Return a run that goes on until it is stopped, of few iterations per second."""
     long = {"iterations": LONG, "batch_size": 12, "pad_compute": "10 ms", "recovery": "shrink"}
     return experiment(strategy, ranks, **{**long, **fields})
 
@@ -159,7 +159,7 @@ def test_a_rank_that_dies_before_it_joins_is_named_and_gone_without(
     assert generations(run)[-1].members == (1,)
 
 
-def test_who_cannot_come_or_go_is_refused_by_name() -> None:
+def test_a_strategy_whose_ranks_cannot_come_or_go_is_refused_by_name() -> None:
     exp = experiment("data_parallel", 2, recovery="shrink", iterations=LONG)
     with over_in_the_end(wb.run(exp)) as run:
         training(run, 1)

@@ -52,7 +52,7 @@ def stopped(run: wb.Run) -> int:
     return run.pids[VICTIM]
 
 
-def wake_for_ever(pid: int, over: threading.Event) -> None:
+def wake_forever(pid: int, over: threading.Event) -> None:
     """Try to wake a process again and again, as an impatient user would."""
     while not over.is_set():
         try:
@@ -63,8 +63,8 @@ def wake_for_ever(pid: int, over: threading.Event) -> None:
 
 
 def assert_fenced(run: wb.Run, pid: int, how: str = "killed") -> None:
-    """Assert that the process had ended before anybody was in the next generation, so that it could
-    map nothing of that, and that the run names it.
+    """Assert that the process had ended before any rank was in the next generation, so that it
+    could map nothing of that, and that the run names it.
     """
     (recovery,) = recoveries_of(run.store.metadata)
     assert recovery.lost == {str(VICTIM): "evicted"} and gone([pid])
@@ -76,13 +76,13 @@ def assert_fenced(run: wb.Run, pid: int, how: str = "killed") -> None:
 
 
 @pytest.mark.parametrize("policy", first(1, ["shrink", "wait"]))
-def test_who_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
+def test_a_rank_that_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
     exp = experiment("data_parallel", 3, recovery=policy, timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     pid, over = stopped(run), threading.Event()
     evict = run._supervisor.regrouping.evicted.__contains__
     until(lambda: evict(VICTIM) or recoveries_of(run.store.metadata), 60, "it is evicted")
-    waking = threading.Thread(target=wake_for_ever, args=(pid, over))
+    waking = threading.Thread(target=wake_forever, args=(pid, over))
     waking.start()
     try:
         assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)

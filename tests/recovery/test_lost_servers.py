@@ -26,7 +26,7 @@ LARGE = (0.8, 0.1, 0.1)  # the first share is large enough to be read in place
 
 
 def served(servers: int = 2, workers: int = 2, **fields: Any) -> wb.Experiment:
-    """Return an experiment with Adam, which has a state; what is no field is an option."""
+    """Return an experiment with Adam, which has a state; what is not a field is an option."""
     own = {name: fields.pop(name) for name in [*fields] if name not in wb.Experiment.model_fields}
     base = {"optimizer": "adam", "iterations": ALL, "dtype": "float64"}
     return lenet(

@@ -17,15 +17,15 @@ from tests.recovery.test_elastic import lasting
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.runs.run import Run
 
-Signalled = Callable[[dict[int, signal.Signals]], None]
+Signaled = Callable[[dict[int, signal.Signals]], None]
 
 
 @pytest.fixture
-def at_start(monkeypatch: pytest.MonkeyPatch) -> Signalled:
-    """Return a function that has processes signalled before they know which rank they are."""
+def at_start(monkeypatch: pytest.MonkeyPatch) -> Signaled:
+    """Return a function that has processes signaled before they know which rank they are."""
     order = Run._order
 
-    def signalled(to: dict[int, signal.Signals]) -> None:
+    def signaled(to: dict[int, signal.Signals]) -> None:
         def signal_first(run: Any, handle: Any, team: Any) -> None:
             if handle.rank in to:
                 os.kill(handle.pid, to.pop(handle.rank))
@@ -33,10 +33,10 @@ def at_start(monkeypatch: pytest.MonkeyPatch) -> Signalled:
 
         monkeypatch.setattr(Run, "_order", signal_first)
 
-    return signalled
+    return signaled
 
 
-def test_training_begins_with_those_that_came_and_a_late_one_joins(at_start: Signalled) -> None:
+def test_training_begins_with_those_that_came_and_a_late_one_joins(at_start: Signaled) -> None:
     at_start({2: signal.SIGSTOP})
     run = wb.run(lasting("data_parallel", (2, 3), grace="0.5 s"))
     until(lambda: run.done or (run.iteration < LONG and run.iteration > 3), 60, "two ranks train")
@@ -52,7 +52,7 @@ def test_training_begins_with_those_that_came_and_a_late_one_joins(at_start: Sig
     assert "training began without rank 2, which had not" in repr(run.recovery())
 
 
-def test_a_rank_that_never_starts_is_named_and_gone_without(at_start: Signalled) -> None:
+def test_a_rank_that_never_starts_is_named_and_gone_without(at_start: Signaled) -> None:
     at_start({1: signal.SIGKILL, 2: signal.SIGSTOP})
     exp = experiment("data_parallel", (2, 4), recovery="replace", grace="0.5 s")
     run = wb.run(exp)
@@ -66,7 +66,7 @@ def test_a_rank_that_never_starts_is_named_and_gone_without(at_start: Signalled)
     assert run.recovery().absent == words and not generations(run)
 
 
-def test_where_too_few_come_the_run_ends_and_says_who_is_missing(at_start: Signalled) -> None:
+def test_where_too_few_come_the_run_ends_and_says_which_is_missing(at_start: Signaled) -> None:
     at_start({1: signal.SIGKILL})
     run = wb.run(experiment("data_parallel", (3, 3), recovery="shrink"))
     pids = [*run.pids.values()]

@@ -35,7 +35,7 @@ def nonsense(failure: Any) -> Any:
     return "the others"
 
 
-def nobody(failure: Any) -> Any:
+def gives_up(failure: Any) -> Any:
     return None
 
 
@@ -44,7 +44,7 @@ def nobody(failure: Any) -> Any:
     [
         (raising, wb.RankError, r"policy raising raised KeyError: \[1\]"),
         (nonsense, wb.RankError, "policy nonsense returned 'the others': it returns failure.shr"),
-        (nobody, wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 3"),
+        (gives_up, wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 3"),
         ("abort", wb.PeerLost, "rank 1 .* was killed by SIGKILL in iteration 3"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_policy_that_ends_the_run_or_fails_is_told(policy: Any, error: Any, wo
     until(lambda: gone(pids.values()), 10, "the ranks' end")
 
 
-def test_an_error_of_the_users_own_code_is_no_loss_to_recover_from() -> None:
+def test_an_error_of_the_users_own_code_is_not_a_loss_to_recover_from() -> None:
     run = wb.run(lenet(task=Raises, recovery="shrink", iterations=6))
     with pytest.raises(wb.RankError, match="no such sample"):
         run.wait(timeout=60)

@@ -90,7 +90,7 @@ def assert_every_sample_once(run: wb.Run) -> None:
 
 @pytest.mark.parametrize("policy", first(3, ["shrink", "replace"]))
 @pytest.mark.parametrize(("strategy", "options"), first(2, REPLICAS), ids=str)
-def test_what_is_trained_is_what_nobody_interrupted(
+def test_what_is_trained_is_what_an_uninterrupted_run_trains(
     strategy: str, options: dict[str, Any], policy: str
 ) -> None:
     kill = wb.Kill(rank=1, at_iteration=4)

@@ -58,7 +58,7 @@ def test_a_late_rank_is_left_out_and_comes_back_with_what_the_others_have(
     pids = dict(run.pids)
     result = run.wait(timeout=90)
     assert_as_sequential(run, result, {0, 1, 2})
-    assert run.pids == pids, "nobody was ended"
+    assert run.pids == pids, "no rank was ended"
     rank = fault.rank
     left, joined = left_and_joined(run, rank)
     assert rank not in left.members

@@ -24,7 +24,7 @@ from workbench.store.recoveries import recoveries_of
 def test_the_minority_is_wrong_and_half_is_none() -> None:
     assert minority([[1, 2], [1, 2], [1, 2]]) == ([], [])
     assert minority([[1, 2], [1, 9], [1, 2]]) == ([1], [1])
-    assert minority([[1, 2], [7, 9], [1, 2], [1, 8]]) == ([], [0, 1]), "of 4, 2 are no majority"
+    assert minority([[1, 2], [7, 9], [1, 2], [1, 8]]) == ([], [0, 1]), "of 4, 2 are not a majority"
     assert minority([[1, 2], [7, 2], [1, 9]]) == ([1, 2], [0, 1])
     assert minority([[1], [2]]) == ([], [0])
 
@@ -66,7 +66,7 @@ def test_a_flipped_bit_is_found_at_the_next_comparison(
     assert struck.select("rank", "name", "iteration").rows() == [(rank, "corrupt bitflip", at)]
 
 
-def test_of_two_ranks_nobody_knows_which_is_right() -> None:
+def test_of_two_ranks_it_is_not_known_which_is_right() -> None:
     flip = wb.Corrupt(rank=1, at_iteration=1, kind="bitflip")
     run = wb.run(lenet(digest_every=2, faults=flip, iterations=9))
     with pytest.raises(wb.CorruptReplica, match="none is known to be right") as error:
@@ -93,7 +93,7 @@ def test_replicas_that_are_equal_are_never_found_to_differ_and_train_the_same() 
     assert compared.losses == wb.run(exp).wait(timeout=60).losses
 
 
-def test_nobody_looks_and_replicas_end_apart() -> None:
+def test_unchecked_replicas_end_apart() -> None:
     flip = wb.Corrupt(rank=1, at_iteration=1, kind="bitflip")
     result = wb.run(lenet(ranks=3, faults=flip)).wait(timeout=60)
     assert result.digests[0] == result.digests[2] != result.digests[1]

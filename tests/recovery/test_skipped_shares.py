@@ -139,7 +139,7 @@ def test_a_rank_that_trains_for_itself_leaves_out_its_own_share(
     ("strategy", "options"),
     first(1, [("ad_psgd", {}), ("parameter_server", {"consistency": "asp"}), ("malt", {})]),
 )
-def test_who_waits_for_nobody_goes_on(strategy: str, options: dict[str, Any]) -> None:
+def test_a_rank_that_does_not_wait_goes_on(strategy: str, options: dict[str, Any]) -> None:
     fault = wb.Corrupt(rank=2, at_iteration=AT)
     run = wb.run(experiment(strategy, 3, options=options, faults=fault, bad_minibatch="skip"))
     result = run.wait(timeout=90)

@@ -22,7 +22,7 @@ faults:
 """
 
 
-def test_who_fails_to_start_is_gone_without_and_ranks_join_when_they_are_to() -> None:
+def test_a_rank_that_fails_to_start_is_left_out_and_ranks_join_when_they_are_to() -> None:
     """Rank 3 joins at an iteration, and rank 1 after all as rank 3 is in a step."""
     scenario = wb.Scenario.from_yaml(SCENARIO)
     exp = scenario.on(
@@ -32,7 +32,7 @@ def test_who_fails_to_start_is_gone_without_and_ranks_join_when_they_are_to() ->
             iterations=60,
             recovery="shrink",
             pad_compute="40 ms",
-            grace="100 s",  # nobody is left out for having got no core
+            grace="100 s",  # no rank is left out for having got no core
         )
     )
     assert wb.Experiment.from_yaml(exp.to_yaml()) == exp
@@ -60,7 +60,7 @@ def test_who_fails_to_start_is_gone_without_and_ranks_join_when_they_are_to() ->
     }
 
 
-def test_where_nobody_may_be_missing_the_run_ends_and_names_who_did_not_start() -> None:
+def test_where_all_must_be_there_the_run_ends_and_names_those_that_did_not_start() -> None:
     run = wb.run(lenet(ranks=3, faults=wb.FailToStart(rank=1)))
     pids = [*run.pids.values()]
     with pytest.raises(wb.PeerLost) as failed:

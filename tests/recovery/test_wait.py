@@ -66,7 +66,7 @@ def test_of_a_partition_the_larger_part_goes_on() -> None:
 
 
 @pytest.mark.full
-def test_a_cut_link_that_nobody_uses_costs_no_rank() -> None:
+def test_a_cut_link_that_is_not_used_costs_no_rank() -> None:
     exp = experiment("data_parallel", 4, recovery="wait", timeout="2 s", iterations=LONG)
     with over_in_the_end(wb.run(exp)) as run:
         training(run)
@@ -100,7 +100,7 @@ def test_a_link_that_is_cut_is_waited_for_by_this_policy_only() -> None:
         (4, [(0, 1), (2, 3)], [3, 1]),
     ],
 )
-def test_those_go_without_whom_no_link_is_cut(
+def test_those_go_without_which_no_link_is_cut(
     ranks: int, cut: list[tuple[int, int]], evicted: list[int]
 ) -> None:
     control = Control.create(ranks)

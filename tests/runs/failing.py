@@ -23,7 +23,7 @@ SOON = 1.0  # seconds: a killed rank is reported, the ranks of a driver that end
 
 @contextlib.contextmanager
 def started(**fields: Any) -> Iterator[wb.Run]:
-    """A run that would go on for ever; over when the test is."""
+    """A run that would go on forever; over when the test is."""
     with over_in_the_end(wb.run(lenet(**{"iterations": LONG, "ranks": 3, **fields}))) as run:
         yield run
 

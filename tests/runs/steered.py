@@ -1,4 +1,4 @@
-"""Helpers for tests of a steered run: one that would go on for ever, held and left to settle."""
+"""Helpers for tests of a steered run: one that would go on forever, held and left to settle."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from workbench import laws
 
 @contextlib.contextmanager
 def started(**fields: Any) -> Iterator[wb.Run]:
-    """A run that would go on for ever, trained a little; stopped, and found right, in the end.
+    """A run that would go on forever, trained a little; stopped, and found right, in the end.
 
-    Its rows are read as they come: for nobody the collector takes longer than `settle` waits.
+    Its rows are read as they come: a collector without a reader takes longer than `settle` waits.
     """
     run = wb.run(lenet(**{"iterations": LONG, **fields}))
     reader = run.store.tap()
@@ -50,7 +50,8 @@ def hold(run: wb.Run) -> None:
 def settle(run: wb.Run, looks: int = 25) -> None:
     """Until so many looks, 10 ms apart, have seen all ranks asleep, and no row has come meanwhile.
 
-    Looks, not time: who has no core for a moment records nothing, and is in the midst of something.
+    Looks, not time: a rank without a core for a moment records nothing, and is in the midst of
+    something.
     """
     rows = still = 0
 

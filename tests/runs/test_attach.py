@@ -1,4 +1,4 @@
-"""A job of somebody else's is followed while it runs, from its files alone, and loses no row."""
+"""Another user's job is followed while it runs, from its files alone, and loses no row."""
 
 from __future__ import annotations
 
@@ -237,13 +237,13 @@ def test_an_idle_job_costs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.M
     cpu = follower.cpu_ns
     for _ in range(50):
         assert follower.poll() == 0
-    assert (follower.cpu_ns - cpu) / 50 < 2e6, "under 5 % of a core at 25 a second"
+    assert (follower.cpu_ns - cpu) / 50 < 2e6, "under 5 % of a core at 25 per second"
 
 
 @pytest.mark.parametrize("name", ["trace", "0.rows", "0.contexts"])
 def test_a_file_that_is_cut_off_while_it_is_watched(tmp_path: Path, name: str) -> None:
     """Through a map it would end the watcher by a bus error. It is named; another rank is read on,
-    and nobody says that the one whose file it was has ended badly.
+    and nothing says that the one whose file it was has ended badly.
     """
     lanes = []
     for rank in range(2):

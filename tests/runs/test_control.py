@@ -25,7 +25,7 @@ from workbench.shared_memory.control_block import ATTENTION, HELD, Control
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("strategy", "all_reduce", "seconds"),
-    # naive: the root is not held itself, it waits for those that are, with a look twice a second
+    # naive: the root is not held itself, it waits for those that are, with a look twice per second
     first(1, [("data_parallel", "ring", 2), ("ddp", "ring", 2), ("data_parallel", "naive", 4)]),
 )
 def test_a_held_run_stands_costs_nothing_and_does_not_time_out(
@@ -171,25 +171,25 @@ def test_a_grant_lets_one_of_a_ranks_threads_pass_and_only_in_its_pause() -> Non
     control = Control.create(2)
     gate, other = control.own_gate(0), control.own_gate(1)
     assert control.own_gate(0) is gate and gate.lets_chunk("a", ("g", 0, 0), 0)
-    control.grant("chunk")  # nobody is held
+    control.grant("chunk")  # no rank is held
     control.hold()
     assert not gate.lets_chunk("a", ("g", 0, 0), 0)
     assert not gate.lets_chunk("b", ("h", 0, 0), 0)
     assert control.standing() == [0]
     assert not other.lets_chunk("a", ("g", 0, 0), 0)
     control.grant("chunk")
-    assert control.standing() == [] and control.under_way([0])  # nobody knows of it yet
+    assert control.standing() == [] and control.under_way([0])  # no rank knows of it yet
     assert gate.lets_chunk("b", ("h", 0, 0), 0)
     assert not gate.lets_chunk("a", ("g", 0, 0), 0) and not gate.lets_chunk("b", ("h", 0, 1), 0)
     assert control.standing() == [0] and other.lets_chunk("a", ("g", 0, 0), 0)
     control.grant("step")
     for _ in range(3):  # slots of one step
         assert gate.lets_chunk("a", ("g", 0, 0), 0) and not gate.lets_chunk("b", ("h", 0, 1), 0)
-    control.grant("chunk")  # nobody comes for it
+    control.grant("chunk")  # no rank comes for it
     control.let_go()
     assert gate.lets_chunk("b", ("h", 0, 1), 0) and control.standing() == []
     control.hold()
-    assert control.standing() == []  # who stood in another pause has gone on
+    assert control.standing() == []  # those of another pause have gone on
     assert not gate.lets_chunk("a", ("g", 0, 0), 0)
     gate.leave("a")
     assert control.standing() == []

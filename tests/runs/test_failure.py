@@ -40,7 +40,7 @@ def reworded(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"text": f"Es ist etwas schiefgegangen ({len(fields['text'])})."}
 
 
-def test_who_was_told_to_end_is_no_cause_where_another_has_lost_a_peer() -> None:
+def test_a_rank_that_was_told_to_end_is_not_the_cause_where_another_has_lost_a_peer() -> None:
     for reports in ((ABORT, LOST), (LOST, ABORT), (ABORT, LOST, ABORT)):
         error = cause(*reports)
         assert isinstance(error, wb.PeerLost) and error.rank == 2, reports
@@ -59,7 +59,7 @@ def test_what_others_raised_names_each_of_them_once() -> None:
 
 
 @pytest.mark.parametrize("way", [lambda fields: fields, reworded], ids=["as it is", "reworded"])
-def test_who_waits_for_a_stopped_rank_knows_most_whatever_the_words(way: Any) -> None:
+def test_a_rank_that_waits_for_a_stopped_one_knows_most_whatever_the_words(way: Any) -> None:
     for reports in ((SILENT, STOPPED), (STOPPED, SILENT), (ABORT, SILENT, STOPPED)):
         error = cause(*map(way, reports))
         assert isinstance(error, wb.RunTimeout) and (error.rank, error.how) == (3, "stopped")
@@ -104,7 +104,7 @@ def test_a_lost_rank_is_told_with_what_every_rank_was_in() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"under_way": 3}', "9" * 5000, '{"kind": null}'])
-def test_facts_from_anybody_are_read_or_none(text: str) -> None:
+def test_facts_from_any_rank_are_read_or_none(text: str) -> None:
     assert read_facts(text) is None
 
 

@@ -87,7 +87,7 @@ def test_a_rank_that_survivors_report_before_its_exit_code_comes_is_in_the_recor
 
 @pytest.mark.timing
 def test_a_rank_killed_while_others_compute_is_named_as_soon() -> None:
-    """Who sleeps in a long forward cannot see it: it is not waited for."""
+    """A rank that sleeps in a long forward cannot see it: it is not waited for."""
     with started(pad_compute="60 s") as run:
         training(run, 0)
         until(lambda: of(run.events, kind="load").height == 3, what="all compute")
@@ -106,7 +106,7 @@ def test_a_kill_of_the_experiment_happens_at_its_iteration() -> None:
     assert of(events, rank=1)["iteration"].max() == 4
 
 
-def test_whoever_waits_for_a_rank_that_dies_has_the_wait_on_record() -> None:
+def test_a_rank_that_waits_for_one_that_dies_has_the_wait_on_record() -> None:
     with started(all_reduce="ring") as run:
         training(run)
         os.kill(run.pids[1], signal.SIGSTOP)
@@ -133,7 +133,7 @@ def test_a_rank_that_exits_is_named_with_its_code() -> None:
 
 
 def test_a_loop_without_an_end_is_named_with_its_line() -> None:
-    """Who loops answers nothing; it is found from outside."""
+    """A rank in a loop does not answer; it is found from outside."""
 
     def turns(job: Any, config: Any) -> None:
         for minibatch in job.iterations():
@@ -148,9 +148,9 @@ def test_a_loop_without_an_end_is_named_with_its_line() -> None:
     with started(strategy=turns, timeout="2 s") as run:
         error, _ = failure(run)
     assert isinstance(error, wb.RunTimeout), error
-    who = rf"rank 1 \(process {run.pids[1]}\) is at line \d+ of the source of turns, in spins"
-    assert re.search(rf"{who}: (while \(rank, iteration\) == \(1, 2\):|count \+= 1)$", str(error))
-    # Of the others it is said what they wait for; who gets no core has not said it in time.
+    place = rf"rank 1 \(process {run.pids[1]}\) is at line \d+ of the source of turns, in spins"
+    assert re.search(rf"{place}: (while \(rank, iteration\) == \(1, 2\):|count \+= 1)$", str(error))
+    # Of the others it is said what they wait for; one without a core has not said it in time.
     places = re.findall(r"rank (\d) .* is at line \d+ of the source of turns, in (\w+)", str(error))
     assert all(function == "turns" for rank, function in places if rank != "1"), error
 
@@ -161,7 +161,7 @@ def test_clocks_go_on_when_a_frozen_worker_dies_that_can_be_spared() -> None:
         run.freeze(3)
         assert run._control.clocks_stand()
         run.kill(3)
-        until(lambda: not run._control.clocks_stand(), what="who waits for another is timed again")
+        until(lambda: not run._control.clocks_stand(), what="a rank that waits is timed again")
         assert not run.done and run.control_state.frozen == ()
 
 
@@ -172,7 +172,7 @@ def test_clocks_go_on_when_a_frozen_worker_dies_that_can_be_spared() -> None:
 def test_a_stopped_rank_is_named_after_a_second_and_an_error_at_timeout() -> None:
     with started(timeout="2 s", all_reduce="ring") as run:
         training(run)
-        hold(run)  # so that nobody has waited for rank 1 before
+        hold(run)  # so that no rank has waited for rank 1 before
         os.kill(run.pids[1], signal.SIGSTOP)
         begin = time.monotonic_ns()
         run.resume()
@@ -250,7 +250,7 @@ def test_a_rank_that_computes_for_long_is_late_and_does_not_stall(tmp_path: Path
     assert of_it and of_it <= {"late: computes", "late: waits for a core"}
 
 
-def test_who_the_user_freezes_is_no_error() -> None:
+def test_a_rank_that_the_user_freezes_is_not_an_error() -> None:
     with started(timeout="1 s") as run:
         training(run)
         run.freeze(1)
@@ -283,7 +283,7 @@ def test_how_long_a_message_is_awaited_is_told() -> None:
 
 
 @pytest.mark.timing
-def test_a_freeze_of_the_experiment_lasts_its_seconds_and_is_no_error() -> None:
+def test_a_freeze_of_the_experiment_lasts_its_seconds_and_is_not_an_error() -> None:
     exp = lenet(
         ranks=3, iterations=8, timeout="1 s", faults=(wb.Freeze(rank=1, at_iteration=3, seconds=2),)
     )
@@ -352,7 +352,7 @@ class RaisesOnOne:
 
 
 def test_a_rank_whose_end_is_seen_before_its_exit_code_is_the_cause() -> None:
-    """As of a process that used a GPU: its main thread is gone, another lives a second more."""
+    """As of a process that used a GPU: its main thread is gone, another lives one second more."""
 
     def train(job: Any, config: Any) -> None:
         for _ in job.iterations():
@@ -394,7 +394,7 @@ def test_a_users_all_reduce_that_sends_too_much_is_a_collective_error() -> None:
     assert "rank 0 expected 600 bytes from rank 1" in str(error) and "got 604" in str(error)
 
 
-def test_ranks_that_call_different_collectives_are_told_who_called_what() -> None:
+def test_ranks_that_call_different_collectives_are_told_which_called_what() -> None:
     def disagree(job: Any, config: Any) -> None:
         for _ in job.iterations():
             dist.all_reduce(torch.ones(3 + job.rank))

@@ -66,8 +66,8 @@ def test_a_rank_does_not_go_on_before_its_freeze(monkeypatch: pytest.MonkeyPatch
     signal_of = run._signal
     timers = list[threading.Timer]()
 
-    def send(*whom: Any) -> None:
-        timers.append(threading.Timer(0.5, signal_of, whom))
+    def send(*target: Any) -> None:
+        timers.append(threading.Timer(0.5, signal_of, target))
         timers[-1].start()
 
     monkeypatch.setattr(run, "_signal", send)

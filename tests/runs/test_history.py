@@ -93,7 +93,7 @@ def test_states_are_told_apart(history: History) -> None:
     assert "rank 1" in summary["error"] and "SIGKILL" in summary["error"]
     assert summary["iterations"] == 6 == killed.losses().height
     assert summary["accuracy"] is None
-    assert summary["bytes_sent"] > 0  # from its rows: it told nobody
+    assert summary["bytes_sent"] > 0  # from its rows: it reported nothing
 
 
 def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
@@ -103,7 +103,7 @@ def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
     until(lambda: past.summary()["iterations"] >= 9, 30, "nine iterations")
     summary = past.summary()
     assert summary["state"] == "running" and summary["loss"] > 0 and summary["wall_seconds"] is None
-    assert not past.run.store._taps  # nobody keeps rows waiting
+    assert not past.run.store._taps  # no reader keeps rows waiting
     until(lambda: past.losses().height > 0, 30, "the losses to be collected")
     past.run.stop()
     past.run.wait(30)

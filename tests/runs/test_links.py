@@ -57,7 +57,7 @@ def test_bandwidth_is_accurate(rate: str, chunk_bytes: int) -> None:
     rows = arrived(run, since)
     expected = rows["nbytes"] / (float(rate.split()[0]) * 125)  # ms
     assert (rows["flight"] / expected).min() == pytest.approx(1, abs=0.05)
-    # Who waits needs a core to see what has come: one of so many had it at once.
+    # A rank that waits needs a core to see what has come: one of so many had it at once.
     assert (rows["flight"] / expected + rows["late"] / expected).min() == pytest.approx(1, abs=0.05)
     # The other direction is as fast as ever.
     back = of(trained(run.events), kind="send", rank=1).filter(pl.col("start_ns") > since)
@@ -244,7 +244,7 @@ def test_a_link_holds_up_only_messages_that_cross_it(how: str) -> None:
         assert received["start_ns"].min() - sent["start_ns"].min() >= 400e6
 
 
-def test_a_link_cut_at_any_moment_holds_up_nobody_else() -> None:
+def test_a_link_cut_at_any_moment_holds_up_no_other() -> None:
     """A message of 60 slots is half put when its link is cut: the sender goes on elsewhere."""
     exp = wb.Experiment(
         strategy="parameter_server",
@@ -287,7 +287,7 @@ def test_slots_on_several_paced_links_at_once_do_not_cross_in_a_lane() -> None:
 
 @pytest.mark.timing
 def test_asking_when_bytes_leave_a_cut_link_does_not_wait() -> None:
-    """Whoever moves messages to several peers asks: waiting is for the caller to decide."""
+    """A rank that moves messages to several peers asks: waiting is for the caller to decide."""
     control = Control.create(2)
     try:
         control.set_link(0, 1, down=True, latency_ns=1_000_000)

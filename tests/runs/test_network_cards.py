@@ -19,7 +19,7 @@ from workbench.shared_memory.control_block import SLOW_MOTION, Control
 from workbench.shared_memory.network_cards import NetworkCards, set_up_cards
 
 L = 246_824  # bytes of LeNet's parameters
-CARD = 20e6 / 8  # bytes a second, each way
+CARD = 20e6 / 8  # bytes per second, each way
 
 
 def cards(ranks: int, per_host: int) -> tuple[Control, NetworkCards]:
@@ -66,11 +66,11 @@ def test_a_rank_that_is_killed_inside_leaves_a_card_that_works() -> None:
     assert child.exitcode == -signal.SIGKILL
     assert not shared.lock.acquire(False)
     assert shared.reserve(0, 1, 100, 0) == (100_000, 100_000)
-    assert shared.lock.acquire(False), "whoever waited for it in vain has given it back"
+    assert shared.lock.acquire(False), "a rank that waited in vain has given it back"
 
 
 def test_a_rank_that_was_slow_inside_does_not_open_the_lock_for_two() -> None:
-    """Whoever waited in vain gives the lock back, and so does its slow owner, later."""
+    """A rank that waited in vain gives the lock back, and so does its slow owner, later."""
     _, shared = cards(2, 1)
     shared.lock.release()
     shared.reserve(0, 1, 100, 0)

@@ -78,7 +78,7 @@ def test_the_rank_that_is_missing_in_a_collective_is_named(job: subprocess.Popen
     ]
 
 
-def test_what_is_no_job_is_refused() -> None:
+def test_what_is_not_a_job_is_refused() -> None:
     with pytest.raises(WorkbenchError, match="no process 4194305"):
         running_ranks(4194305)
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -28,7 +28,7 @@ from workbench.transports.peer_page import Board, write_alarm
 from workbench.transports.shared_memory import SharedOutbox
 
 
-def test_a_bell_rings_for_whom_the_fence_shows(weak: Weak) -> None:
+def test_a_bell_rings_for_those_that_the_fence_shows(weak: Weak) -> None:
     bells = Bells.create()
     weak.later = [lambda: bells.segment.words.__setitem__(MESSAGES, 1)]
     bells.messages.ring_now()
@@ -202,7 +202,7 @@ def test_a_pause_is_known_where_it_is_seen(weak: Weak) -> None:
     assert list(gate._standing) == ["another"]
 
 
-def test_who_has_passed_does_not_stand(weak: Weak) -> None:
+def test_a_thread_that_has_passed_does_not_stand(weak: Weak) -> None:
     control = Control.create(1)
     control.hold()
     control.set_rank(0, block.AT_GATE, 1)

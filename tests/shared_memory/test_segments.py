@@ -1,4 +1,6 @@
-"""Shared memory gives its descriptors back, whoever forgets to; and numbers of processes return."""
+"""Shared memory gives its descriptors back, where its owner forgets to; and numbers of processes
+return.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.full
-def test_a_segment_that_nobody_closes_gives_its_descriptor_back() -> None:
+def test_a_segment_that_is_not_closed_gives_its_descriptor_back() -> None:
     before = open_descriptors()
     kept = [Segment.create(4096, "a test") for _ in range(3)]
     assert open_descriptors() == before + 6  # each has one, and its mapping another
@@ -35,7 +37,7 @@ def test_a_segment_that_nobody_closes_gives_its_descriptor_back() -> None:
     kept[1].close()
     kept.clear()
     assert open_descriptors() == before + 1
-    memory[0] = 7  # who still uses the memory has it
+    memory[0] = 7  # a user of the memory still has it
     assert memory[0] == 7
     del memory
     assert open_descriptors() <= before
@@ -115,7 +117,7 @@ def test_a_new_process_is_not_taken_for_one_of_the_same_number_that_ended_before
     listener.start()
     ended: list[tuple[int, int]] = []
     with theirs:
-        ipc.send(theirs, {"ended": 4_999_999, "code": -9})  # a spare one, whom nobody watched
+        ipc.send(theirs, {"ended": 4_999_999, "code": -9})  # a spare one, which is not watched
         ipc.send(theirs, {"rank_process": 4_999_999, "request": 7}, fds=[theirs.fileno()])
         process = handed.get(timeout=10)
         assert process is not None

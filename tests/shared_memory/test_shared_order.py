@@ -48,8 +48,8 @@ def test_a_machine_without_the_order_or_a_fence_is_refused(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(ordering, "WEAK", True)
-    monkeypatch.setattr(native, "extension", lambda: native.Extension(None, "nobody compiled it"))
-    words = r"needs the compiled mover .*\(aarch64\).*nobody compiled it\. Install a wheel"
+    monkeypatch.setattr(native, "extension", lambda: native.Extension(None, "it was not compiled"))
+    words = r"needs the compiled mover .*\(aarch64\).*it was not compiled\. Install a wheel"
     with pytest.raises(WorkbenchError, match=words):
         STANDS_ON_IT[what](tmp_path)
     assert not list(tmp_path.iterdir())
@@ -105,7 +105,7 @@ def test_words_are_stored_and_loaded_whole() -> None:
     assert seen == {0, -1}
 
 
-# -- who publishes: at a fence, all that is behind the word is there and the word is not --
+# -- a writer: at a fence, all that is behind the word is there and the word is not --
 
 Published = tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]  # what is done, word and data
 
@@ -207,7 +207,7 @@ PUBLISHERS: dict[str, Callable[[], Published]] = {
         slice(8 * events.H_JOB, 8 * events.H_JOB + 8),
     ),
     "a lane that another had": _lane_again,
-    "a lane that nobody has": _lane_given_back,
+    "a lane without an owner": _lane_given_back,
     "a relayed row": _relayed(ROWS_AT // 8 + 7, [slice(ROWS_AT, ROWS_AT + 56)]),
     "a relayed context": _relayed(CONTEXTS_AT // 8 + 7, [slice(CONTEXTS_AT, CONTEXTS_AT + 56)]),
     "a relayed status": _relayed((LANES_AT + STATUS_AT) // 8, [OF_LANE, STATUS]),

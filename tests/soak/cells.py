@@ -51,7 +51,7 @@ ENDLESS = {
     "deadlock": "x = torch.zeros(2); dist.recv(x, (rank + 1) % world_size)",
     "one loops": "if rank == 0:\n    while True: pass\ndist.barrier()",
     "sleeps": "import time\ntime.sleep(1000)",
-    "sums for ever": "while True: dist.all_reduce(torch.ones(1000))",
+    "sums forever": "while True: dist.all_reduce(torch.ones(1000))",
     "all loop": "while True: pass",
 }
 

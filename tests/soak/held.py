@@ -61,7 +61,7 @@ class Held:
 
 
 def held() -> Held:
-    """Of this moment, when what nobody refers to any more has been collected."""
+    """Of this moment, when what nothing refers to any more has been collected."""
     gc.collect()
     things = _objects()
     things.update(f"descriptor: {name}" for name in descriptors(os.getpid()).values())

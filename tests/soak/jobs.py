@@ -1,4 +1,4 @@
-"""Experiments of every strategy, drawn by chance, that train for ever."""
+"""Experiments of every strategy, drawn by chance, that train forever."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JOBS: dict[str, tuple[tuple[int, ...], dict[str, Any], tuple[dict[str, Any], ...
 
 
 def experiment(chance: random.Random, **fixed: Any) -> wb.Experiment:
-    """A small one that trains for ever."""
+    """A small one that trains forever."""
     strategy = fixed.pop("strategy", None) or chance.choice([*JOBS])
     counts, fields, options = JOBS[strategy] if isinstance(strategy, str) else ((2, 3), {}, ({},))
     ranks = chance.choice(counts)

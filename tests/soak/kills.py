@@ -41,7 +41,7 @@ HOWS = {
     "kill a young driver": 5,
 }
 WHENS = {"start": 3, "training": 3, "exit": 2}
-# Strategies that go on without a worker that has died; and those in which nobody need wait for one
+# Strategies that go on without a worker that has died; and those in which no rank need wait for one
 # that has stopped.
 SPARE_DEAD = ("parameter_server",)
 SPARE_FROZEN = ("parameter_server", "ad_psgd", "malt", "sequential", "data_servers")
@@ -76,7 +76,8 @@ class Kills:
 
     def cases(self, count: int, first: int = 0) -> Iterator[Struck]:
         if self._before is None:
-            # What is opened once, on first use, is no leak: one that ends well, one that does not.
+            # What is opened once, on first use, is not a leak: one that ends well, one that does
+            # not.
             wb.run(experiment(random.Random(0), iterations=2)).wait(timeout=120)
             failed = training(wb.run(experiment(random.Random(0), strategy="ddp")), 1)
             failed.kill(0)
@@ -189,7 +190,7 @@ def _hit(run: wb.Run, how: str, case: Struck, chance: random.Random) -> None:
 
 
 def _signal(run: wb.Run, rank: int, number: signal.Signals) -> None:
-    """To a rank that lives, or is a zombie by now: its number is nobody else's while the run is."""
+    """To a rank that lives, or is a zombie: its number is not used again while the run is."""
     if rank not in run._ended:
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pids[rank], number)

@@ -56,7 +56,7 @@ def freeze(run: wb.Run, chance: random.Random) -> None:
 
 
 def stumble(run: wb.Run, chance: random.Random) -> None:
-    """Stopped and woken by somebody else, for less than it takes to be missed."""
+    """Stopped and woken from outside, for less than it takes to be missed."""
     pid = run.pids[chance.choice([*run.pids])]
     os.kill(pid, signal.SIGSTOP)
     time.sleep(chance.uniform(0, 0.3))
@@ -157,7 +157,7 @@ def stood_still(chance: random.Random, say: Say) -> None:
         say("waits for its end")
         with contextlib.suppress(AssertionError):
             until(lambda: run.done, 8)
-        if not run.done:  # nobody waits for it: a worker that may be late, a process alone
+        if not run.done:  # no rank waits for it: a worker that may be late, a process alone
             os.kill(run.pids[rank], signal.SIGCONT)
             run.stop()
             result = run.wait(timeout=60, check=False)  # late enough for one that waited
@@ -308,7 +308,7 @@ def _kill(run: wb.Run, rank: int) -> None:
 
 
 def _ended_well(run: wb.Run, complete: bool = False) -> None:
-    """``complete``: nobody stopped it, so that no message is under way at its end."""
+    """``complete``: it was not stopped, so that no message is under way at its end."""
     result = run.wait(timeout=60)
     assert result.ok and gone(run.pids.values())
     strategy = run.experiment.strategy

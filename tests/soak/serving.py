@@ -144,9 +144,9 @@ async def many_watchers(served: Served, pages: int) -> dict[str, float]:
         "MB with them": served.megabytes,
         "s to answer before": alone,
         "s to answer with them": crowded,
-        "messages a second to a page, least": min(heard),
+        "messages per second to a page, least": min(heard),
         "and in the middle": statistics.median(heard),
-        "kB a second, in the middle": statistics.median(sizes),
+        "kB per second, in the middle": statistics.median(sizes),
     }
     for one in (*watchers, page, owner):
         one.close()

@@ -82,7 +82,7 @@ class Soak:
         return kind, chance
 
     def cases(self) -> Iterator[Done]:
-        """For ever, or until one is wrong: the caller says when it is enough."""
+        """Forever, or until one is wrong: the caller says when it is enough."""
         number = self.first
         while self.go_on or not self.done or not self.done[-1].wrong:
             kind, chance = self.drawn(number)
@@ -126,7 +126,7 @@ class Soak:
         return done
 
     def _warm_up(self) -> None:
-        """Run one of each first: what is imported and opened once, on first use, is no leak."""
+        """Run one of each first: what is imported and opened once, on first use, is not a leak."""
         words: list[str] = []
         for warm in (runs.by_itself, cells.session, checks.right):
             warm(random.Random(0), words.append)

@@ -20,7 +20,7 @@ def test_small_shared_memory_and_a_full_disk() -> None:
     # Shared memory has no name and no size of /dev/shm's: its 64 MB are not touched.
     assert report["crowd"] == {"ok": True, "error": "None", "replicas": 1}
     assert report["in /dev/shm"] == []
-    # Training goes on without its record, and whoever reads it is told.
+    # Training goes on without its record, and its reader is told.
     trace = report["trace"]
     assert trace["right"] and 0 < trace["rows"] < 2 * CONTEXTS
     assert "the disk was full: later records are missing" in trace["problems"]

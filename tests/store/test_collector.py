@@ -267,7 +267,7 @@ def test_lanes_without_room_are_counted_and_tell_nothing_of_others(
     assert message.count("rank 0: its trace has room for 32 lanes") == 1 and "'more:0'" in message
     write(lanes[0], 0, 2)
     recorder.give_back(lanes[0])
-    write(lanes[0], 2, 3)  # who still writes where another lane may be
+    write(lanes[0], 2, 3)  # a writer where another lane may be
     again = recorder.take_lane("more:3")
     write(again, 0, 4)
     collector.drain()

@@ -59,7 +59,7 @@ def test_a_rank_killed_while_it_writes_leaves_whole_rows(segment: Segment) -> No
     assert store.now.select("lane", "kind", "peer", "op").rows() == [("comm", "wait", 1, 8)]
 
 
-def test_four_lanes_at_fifty_thousand_rows_a_second_lose_nothing() -> None:
+def test_four_lanes_at_fifty_thousand_rows_per_second_lose_nothing() -> None:
     per_lane, slices, segments = 30_000, 300, [Segment.create(TRACE_BYTES, "a test") for _ in "ab"]
 
     def work(rank: int) -> None:

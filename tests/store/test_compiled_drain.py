@@ -190,7 +190,7 @@ def rings_of(segment: Segment) -> tuple[Any, CompiledReader, list[int]]:
     return mover, CompiledReader(append, lambda text: 1, 0, segment.memory, {}), counts
 
 
-def test_rings_that_are_watched_lose_nothing_while_nobody_takes(segment: Segment) -> None:
+def test_rings_that_are_watched_lose_nothing_while_none_takes(segment: Segment) -> None:
     """Three laps, a quarter at a time, between two drains: Python alone would lose two of them."""
     mover, reader, counts = rings_of(segment)
     lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
@@ -215,7 +215,7 @@ def test_rows_that_come_after_the_names_were_read_wait_for_the_next_drain(
 
 
 @pytest.mark.parametrize(("rows", "stay"), [(ROWS // 8, True), (ROWS // 8 + 1, False)])
-def test_a_ring_that_is_not_filling_is_left_to_who_takes(
+def test_a_ring_that_is_not_filling_is_left_to_its_reader(
     segment: Segment, rows: int, stay: bool
 ) -> None:
     mover, reader, _ = rings_of(segment)
@@ -227,7 +227,7 @@ def test_a_ring_that_is_not_filling_is_left_to_who_takes(
     assert reader.drain()[0] == (0 if stay else rows)
 
 
-def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) -> None:
+def test_what_is_not_taken_for_long_is_counted_and_not_kept(segment: Segment) -> None:
     mover, reader, counts = rings_of(segment)
     lane, words = Recorder.into_segment(segment, 0).lane("comm"), np.zeros(2, np.int64)
     write(lane, 0, ROWS)
@@ -244,7 +244,7 @@ def test_what_nobody_takes_for_long_is_counted_and_not_kept(segment: Segment) ->
 
 
 def test_the_word_ends_the_watch_at_once(segment: Segment) -> None:
-    """Without being woken, who watches would look after a second."""
+    """Without being woken, a watcher would look after one second."""
     mover, reader, _ = rings_of(segment)
     took = []
     for _ in range(4):
@@ -277,7 +277,7 @@ def contexts(lane: Lane) -> None:
     [("c", rows), ("c", contexts), ("python", rows)],
     ids=["rows", "contexts", "a writer in Python"],
 )
-def test_who_watches_sleeps_until_a_ring_fills(
+def test_a_watcher_sleeps_until_a_ring_fills(
     segment: Segment, monkeypatch: pytest.MonkeyPatch, writer: str, fill: Callable[[Lane], None]
 ) -> None:
     """Of its own accord it looks after a second; where a writer never knocks, after 40 ms."""
@@ -307,7 +307,7 @@ def await_waking(words: np.ndarray, after: int) -> None:
 
 
 def test_a_trace_of_another_host_is_looked_at_without_a_knock(segment: Segment) -> None:
-    """Say that nobody knocks: who writes on the other host wakes nobody here."""
+    """Say that no rank knocks: a writer on the other host wakes none here."""
     write(Recorder.into_segment(segment, 0).lane("comm"), 0, ROWS // 2)
     here = memoryview(bytearray(events.TRACE_BYTES))
     parts, data = TraceReader(segment.memory).read()
@@ -352,7 +352,7 @@ def test_a_collector_with_either_reader_ends_with_the_same_table(
 # ---- what it is given
 
 
-def test_what_is_no_trace_is_refused() -> None:
+def test_what_is_not_a_trace_is_refused() -> None:
     mover = native.compiled()
     assert mover is not None
     numbers, memory = np.zeros(65_536, np.uint16), bytearray(1 << 20)
@@ -393,4 +393,4 @@ def test_a_reader_gives_back_what_it_was_given() -> None:
             memory.clear()
         reader.gather()
         del reader
-        memory.clear()  # nobody holds it any more
+        memory.clear()  # nothing holds it any more

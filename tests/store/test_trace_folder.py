@@ -137,7 +137,7 @@ def test_a_rank_that_ended_before_its_header_does_no_harm(tmp_path: Path) -> Non
     assert load(tmp_path).events.height == 10
 
 
-def test_folders_that_are_no_trace_or_several(tmp_path: Path) -> None:
+def test_folders_that_are_not_a_trace_or_are_several(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="expected a folder that WORKBENCH_TRACE named"):
         load(tmp_path)
     (tmp_path / "notes.txt").touch()

@@ -1,4 +1,4 @@
-"""WORKBENCH_TRACE=folder: anybody's script leaves its records there, whatever becomes of it."""
+"""WORKBENCH_TRACE=folder: any user's script leaves its records there, whatever becomes of it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_what_should_not_be_is_named() -> None:
     assert outcome.wrong == "the loss of iteration 2 is not finite"
 
 
-def test_losses_are_those_of_training_that_nobody_interrupts() -> None:
+def test_losses_are_those_of_uninterrupted_training() -> None:
     """In float64, also where a minibatch was left out; replicas apart from that agree."""
     faults = (wb.Kill(rank=1, at_iteration=3), wb.Corrupt(rank=0, at_iteration=5))
     fields = {"recovery": "shrink", "bad_minibatch": "skip", "dtype": "float64", "faults": faults}

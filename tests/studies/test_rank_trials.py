@@ -226,7 +226,7 @@ def test_a_run_that_cannot_start_is_said_and_the_picture_stays() -> None:
     assert trials.facts["names"] == []
 
 
-def test_who_only_watches_starts_nothing() -> None:
+def test_a_page_that_only_watches_starts_nothing() -> None:
     run = wb.run(lenet(iterations=3))
     run.wait(60)
     stage = Stage(run, readonly=True)
@@ -235,5 +235,5 @@ def test_who_only_watches_starts_nothing() -> None:
     message = {"type": "do", "id": 1, "verb": "run_with_ranks", "args": {"ranks": 3}}
     stage._handle_custom_msg(message, [])
     assert client.answers[1]["words"] == "No run can be started from this page."
-    assert not obey(run, message)["ok"]  # it is no command to ranks
+    assert not obey(run, message)["ok"]  # it is not a command to ranks
     stage.close()

@@ -48,7 +48,7 @@ def test_every_slot_that_is_sent_is_received(
             if move.kind in (RECV, RELAY):
                 received_bytes[move.frm, rank] += move.nbytes
     assert sent_bytes == received_bytes
-    assert sent_bytes  # nobody is idle throughout
+    assert sent_bytes  # no rank is idle throughout
 
 
 def test_sizes_are_scaled_and_not_lost() -> None:
@@ -105,15 +105,15 @@ def test_a_walk_moves_what_real_ranks_move(n: int) -> None:
             assert sends[rank][name] == walked, name
 
 
-def test_one_that_waits_for_whoever_comes_first_cannot_be_walked_through() -> None:
-    def anybody(comm, x):  # type: ignore[no-untyped-def]
+def test_one_that_waits_for_whichever_comes_first_cannot_be_walked_through() -> None:
+    def from_any(comm, x):  # type: ignore[no-untyped-def]
         if comm.rank == 0:
             comm.recv(x, frm=None)
         else:
             comm.send(x, to=0)
 
     with pytest.raises(CollectiveError, match="which slot comes first"):
-        walk("all_reduce", anybody, 2, 64, SLOT)
+        walk("all_reduce", from_any, 2, 64, SLOT)
 
 
 def test_adding_ones_own_is_a_move_too() -> None:

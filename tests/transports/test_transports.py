@@ -156,7 +156,7 @@ def test_ranks_of_different_hosts_learn_of_a_lost_one() -> None:
 def _idle(rank: int, n: int) -> None:
     x = torch.ones(5)
     dist.all_reduce(x)
-    time.sleep(4.5)  # longer than the group's timeout: nobody waits, so nothing is late
+    time.sleep(4.5)  # longer than the group's timeout: no rank waits, so nothing is late
     dist.all_reduce(x)
     assert (x == n * n).all()
 
@@ -200,7 +200,7 @@ def _damaged(rank: int, n: int, algorithm: str, step: int) -> list[Any]:
     try:
         dist.all_reduce(x)
         y = x.clone()
-        dist.all_reduce(y)  # who was done already hears of it here
+        dist.all_reduce(y)  # a rank that was done already hears of it here
     except Exception as error:
         return [type(error).__name__, str(error)]
     return ["wrong" if (x != x[1]).any() else "right", ""]
@@ -286,5 +286,5 @@ def _cycles(rank: int, n: int) -> list[int]:
 @pytest.mark.parametrize("hosts", ["one host", "a host each"])
 def test_descriptors_do_not_grow(hosts: str) -> None:
     for counts in values(_cycles, 2, env=lambda rank: {"WORKBENCH_HOST": HOSTS[hosts](rank)}):
-        # What is opened once, and late, is no growth; what a group keeps is one more for each.
+        # What is opened once, and late, is not growth; what a group keeps is one more for each.
         assert max(counts) - max(counts[:3]) < len(counts) // 2, counts

@@ -245,7 +245,7 @@ def test_library_objects_travel_as_imports(module: Module) -> None:
     assert capture(Task).load() is Task
 
 
-def test_annotations_that_nobody_evaluates_need_not_travel(module: Module) -> None:
+def test_annotations_that_are_not_evaluated_need_not_travel(module: Module) -> None:
     users_module = module("""
         from __future__ import annotations
         from typing import TYPE_CHECKING

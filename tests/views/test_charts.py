@@ -274,7 +274,7 @@ def test_a_page_that_missed_edits_of_a_chart_is_told_how_it_is_now() -> None:
     live.close()
 
 
-def test_a_chart_is_not_made_anew_when_it_grows() -> None:
+def test_a_chart_is_not_made_again_when_it_grows() -> None:
     """What a reader has zoomed into stays until the scale itself grows; nothing blinks."""
     live = Charts(None, "loss")
     before = live.figure.data[0].uid

@@ -194,7 +194,7 @@ def test_a_page_holds_steps_slows_and_ends_real_ranks(
     assert not client.ask(page, "pause")["ok"]
 
 
-def test_a_page_sees_who_was_killed(shown: tuple[wb.Run, Client, Any]) -> None:
+def test_a_page_sees_which_rank_was_killed(shown: tuple[wb.Run, Client, Any]) -> None:
     run, client, page = shown
     assert client.ask(page, "kill", rank=1)["ok"]
     client.until(lambda: client.last["control"]["ended"], what="its end")

@@ -51,7 +51,7 @@ def test_computing_on_two_lanes_at_once_counts_once() -> None:
     ]
     columns = select(Store.from_frame(table(rows)), "communication")
     assert columns.row(0, named=True)["compute_ms"] == pytest.approx(7.0)
-    assert columns.row(0, named=True)["exposed_ms"] == 0, "what lies between is no communication"
+    assert columns.row(0, named=True)["exposed_ms"] == 0, "what lies between is not communication"
 
 
 def test_time_in_which_the_ranks_are_held_is_not_communication() -> None:
@@ -80,7 +80,7 @@ def test_accuracy_is_of_the_minibatch_on_the_way_and_of_validation_at_the_end() 
     for rank, value in ((0, 0.5), (1, 0.9)):
         rows.append(metric(rank, 0, "accuracy", value, 5, phase="minibatch"))
     rows.append(metric(0, -1, "accuracy", 0.75, 70, phase="validation"))
-    rows.append(metric(0, 1, "bucket full", 3, 25))  # nobody's metric
+    rows.append(metric(0, 1, "bucket full", 3, 25))  # not a rank's metric
     columns = select(Store.from_frame(table(rows)), "accuracy")
     assert columns.select("iteration", "metric", "split").rows() == [
         (0, "accuracy", "minibatch"),
@@ -301,7 +301,7 @@ def test_what_ddp_hides_is_not_exposed() -> None:
 
 
 def test_measuring_leaves_no_trace_in_the_training() -> None:
-    """Dropout draws, running means and modes are as if nobody had measured on the way."""
+    """Dropout draws, running means and modes are as if nothing had been measured on the way."""
 
     class Noisy:
         def model(self):

@@ -61,7 +61,7 @@ def test_a_run_is_described_by_its_spec() -> None:
         "ad_psgd": "AD-PSGD",
         "malt": "MALT",
         "parameter_server": "Parameter server",
-        "somebody_else": "Somebody else",  # of a saved run: its file is not there
+        "missing": "Missing",  # of a saved run: its file is not there
     }
     stored = {name: facts({"experiment": f"strategy: {name}"}) for name in titles}
     assert {name: run["title"] for name, run in stored.items()} == titles
@@ -309,7 +309,7 @@ RUN = {"ranks": 4, "iterations": 200}
         (arrived(0, 1, 2, 3), "All have arrived and are about to begin."),
     ],
 )
-def test_starting_says_who_has_arrived(run: Live, words: str) -> None:
+def test_starting_says_which_have_arrived(run: Live, words: str) -> None:
     assert state_of(run, False, RUN, 0, -1) == ("starting", words)
     assert state_of(run, False, RUN, 1, 0) == ("running", "")
 

@@ -256,7 +256,7 @@ def test_pictures_move_while_a_command_takes_its_time_and_commands_keep_their_or
     second.leave()
 
 
-def test_what_is_no_message_is_not_answered() -> None:
+def test_what_is_not_a_message_is_not_answered() -> None:
     run = Run()
     client, page = join(run)
     heard = len(client.headers)

@@ -1,4 +1,4 @@
-"""The feed, when pages, messages or runs go: nobody waits, and nothing outlives its need."""
+"""The feed, when pages, messages or runs go: nothing waits, and nothing outlives its need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_one_thread_for_all_pages_which_ends_with_the_last_of_them() -> None:
     run = Run()
     assert feed(run) is feed(run)
     feed(run).join(Client().send)
-    assert threads() == []  # nobody has said hello: nobody is there to look
+    assert threads() == []  # no page has said hello: none is there to look
     (one, page), (other, second) = join(run), join(run)
     assert len(threads()) == 1
     page.leave()
@@ -42,7 +42,7 @@ def test_one_thread_for_all_pages_which_ends_with_the_last_of_them() -> None:
     assert len(one.headers) == heard
     second.leave()
     until(lambda: not threads(), 5)
-    run.tell(training(1, start=2 * 10**12))  # nobody looks
+    run.tell(training(1, start=2 * 10**12))  # no page looks
     again, page = join(run)
     again.until(whole(run)(again))
     assert again.last["counters"]["events"] == len(run.store)
@@ -85,7 +85,7 @@ def test_a_page_whose_send_raises_has_gone_and_the_others_stay() -> None:
 
     def broken(message: Message) -> None:
         heard.append(message)
-        raise ConnectionError("nobody there")
+        raise ConnectionError("no page there")
 
     gone = feed(run).join(broken)
     client, page = join(run)
@@ -121,7 +121,7 @@ def test_a_page_that_missed_the_last_message_asks_and_is_told_the_end() -> None:
     page.leave()
 
 
-def test_who_asks_whether_anybody_is_there_is_answered_once_and_without_the_history() -> None:
+def test_a_page_that_asks_for_an_answer_gets_one_without_the_history() -> None:
     run = Run()
     run.tell(training(3))
     run.done = True
@@ -199,7 +199,7 @@ def test_a_fault_of_the_feed_ends_no_picture(
 # ---- their end
 
 
-def test_a_run_that_nobody_shows_is_let_go_of() -> None:
+def test_a_run_that_no_page_shows_is_let_go_of() -> None:
     run = Run()
     client, page = join(run)
     page.leave()

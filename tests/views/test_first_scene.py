@@ -44,7 +44,7 @@ def test_every_preset_names_a_scene_and_keeps_its_question() -> None:
     assert opened >= {"collectives", "timeline", "pipeline", "server", "peers", "shards", "samples"}
 
 
-def test_what_was_changed_is_no_run_of_the_preset() -> None:
+def test_what_was_changed_is_not_a_run_of_the_preset() -> None:
     straggler = presets()["A straggler"]
     for name, exp in (
         ("A straggler, changed", straggler.experiment),

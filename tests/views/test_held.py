@@ -118,7 +118,7 @@ def test_other_runs_are_not_offered_it() -> None:
     assert select_still(other.store).links
 
 
-def test_the_still_shows_who_has_which_layer_whole(run: wb.Run) -> None:
+def test_the_still_shows_which_rank_has_which_layer_whole(run: wb.Run) -> None:
     still = select_still(run.store).selected
     assert still is not None and still.whole and "layers whole" in still.words
     curve = select(run.store, HELD)
@@ -166,7 +166,7 @@ def test_places_are_there_before_anything_is_gathered(ranks: int) -> None:
     assert "No layer has been gathered yet." in words
 
 
-def test_facts_name_servers_of_examples_and_who_stands_for_messages() -> None:
+def test_facts_name_servers_of_examples_and_which_stands_for_messages() -> None:
     def facts_of(**spec: object) -> dict[str, object]:
         exp = wb.Experiment(iterations=1, **spec)  # type: ignore[arg-type]
         return facts({"experiment": exp.to_yaml()})

@@ -34,7 +34,7 @@ OURS = ("ring", "naive", "one_shot")
 
 
 def recursive_doubling(comm: Any, x: torch.Tensor) -> None:
-    """Unknown to the workbench: everybody swaps all it has with its partner at distance 1, 2, 4."""
+    """Unknown to the workbench: each rank swaps all it has with its partner at distance 1, 2, 4."""
     distance, step = 1, 0
     while distance < comm.size:
         peer = comm.rank ^ distance

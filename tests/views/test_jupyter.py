@@ -54,7 +54,7 @@ def test_a_run_shows_itself_with_stable_words_and_a_picture() -> None:
     assert bundle[WIDGET]["model_id"] == stage.model_id
     title = ET.fromstring(bundle[PICTURE]).find("{http://www.w3.org/2000/svg}title")
     assert "4 processes are training one model together" in title.text
-    assert threads() == []  # nobody looks yet
+    assert threads() == []  # no page looks yet
     stage.close()
 
 
@@ -84,9 +84,9 @@ def test_the_stage_s_module_is_sent_once_a_kernel_and_each_widget_is_small() -> 
         size = len(str(value))
         assert size < 5_000 or (key == "_css" and size < 40_000), f"{key}: {size} bytes a widget"
     one.source.close()  # as ipywidgets.Widget.close_all() does
-    anew = run.view("collectives")
-    assert anew.source.comm is not None and anew.source.key == other.source.key
-    for stage in (one, other, anew):
+    again = run.view("collectives")
+    assert again.source.comm is not None and again.source.key == other.source.key
+    for stage in (one, other, again):
         stage.close()
         assert stage.line.comm is None
 
@@ -189,7 +189,7 @@ print(len((await run).losses), "iterations")
 
 
 def test_the_picture_of_a_saved_notebook_is_that_of_the_run_s_end(kernel: Kernel) -> None:
-    """Before the cell that awaits it ends: whoever saves a notebook then, saves that."""
+    """Before the cell that awaits it ends: a notebook that is saved then has that."""
     begun, awaits = kernel.client.execute(RUN), kernel.client.execute(STOP)
     idle = lambda m: (  # noqa: E731
         m["content"].get("execution_state") == "idle" and m["parent_header"]["msg_id"] == awaits
@@ -220,7 +220,7 @@ def test_a_picture_that_no_page_loads_is_missed_until_one_does(
     assert "has not loaded anywidget" in picture.absent.value
     picture._handle_line(None, {"type": "there"}, [])
     assert turns == [True, False] and not picture.absent.value
-    assert not heard, "it is no message to the picture's owner"
+    assert not heard, "it is not a message to the picture's owner"
     picture.close()
 
 

@@ -145,7 +145,7 @@ def test_a_page_is_told_folded_time_of_many_rows_and_the_store_keeps_them(
     client, page = join(run)
 
     def folds() -> bool:
-        run.tell(training(4))  # so many rows a second, in however many of them
+        run.tell(training(4))  # so many rows per second, in however many of them
         time.sleep(0.15)
         return (client.last["counters"]["folded"] or [0])[0] > 0
 
@@ -167,7 +167,7 @@ def test_a_page_is_told_folded_time_of_many_rows_and_the_store_keeps_them(
     page.leave()
 
 
-def test_a_store_of_few_rows_a_second_is_told_whole() -> None:
+def test_a_store_of_few_rows_per_second_is_told_whole() -> None:
     detail = LevelOfDetail()
     assert detail.due(module.MOST, 0.0) and not detail.folds
     assert detail.due(module.MOST + 1, 0.0) and detail.folds
@@ -176,6 +176,6 @@ def test_a_store_of_few_rows_a_second_is_told_whole() -> None:
     assert not detail.due(module.MOST, 10.0 + detail.seconds / 2)
     assert detail.due(module.MOST, 10.0 + 2 * detail.seconds)
     calm = 10.0 + 2 * detail.seconds + module.CALM_S
-    assert detail.due(module.MOST / 2, calm - 0.01) and detail.folds  # a pause is no end
+    assert detail.due(module.MOST / 2, calm - 0.01) and detail.folds  # a pause is not an end
     assert detail.due(module.MOST / 2, calm) and not detail.folds
     assert detail.take(rows, calm) is rows

@@ -1,4 +1,4 @@
-"""Many pages of one run: what they get alike is made once, and whoever cannot follow gets less."""
+"""Many pages of one run: what they share is made once, and a page that cannot follow gets less."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_it_is_offered_live_and_only_where_replicas_mix(run: wb.Run) -> None:
 def test_the_chart_is_logarithmic_where_a_theory_foretells_a_fall(run: wb.Run) -> None:
     drawn = figure(run.store, MIXED)
     assert [trace.name for trace in drawn.data][-1] == "mixing alone"
-    # Of three in a ring everybody is a neighbor: one mixing leaves nothing.
+    # Of three in a ring every other is a neighbor: one mixing leaves nothing.
     facts = json.loads(run.store.metadata["peers"])
     assert drawn.layout.yaxis.type == ("log" if facts["rate"] and facts["rate"] > 0 else None)
     draw = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def test_the_chart_is_logarithmic_where_a_theory_foretells_a_fall(run: wb.Run) -
     assert EMPTY in cell(replicas.disagreement(rows.clear(), {})).title
 
 
-def test_the_still_picture_has_every_rank_and_who_sent_to_whom(run: wb.Run) -> None:
+def test_the_still_picture_has_every_rank_and_which_sent_to_which(run: wb.Run) -> None:
     still = select_still(run.store)
     assert still.selected is not None and len(still.selected.distances) == 3
     last = by_iteration(run.events).filter(pl.col("iteration") == 5).sort("rank")["distance"]

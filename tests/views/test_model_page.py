@@ -1,4 +1,6 @@
-"""The picture of a split model without a run: what the page is told, and who is not a notebook."""
+"""The picture of a split model without a run: what the page is told, and which page is not a
+notebook.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page that is open while a run loses a rank hears of it, and with whom the run goes on."""
+"""A page that is open while a run loses a rank hears of it, and which ranks go on."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_it_says_the_bubble_and_the_formula() -> None:
     assert "no flush" in picture(wb.schedule("pipedream", ranks=2, microbatches=2))
 
 
-def test_who_waits_for_whom_is_drawn() -> None:
+def test_which_action_waits_for_which_is_drawn() -> None:
     with pytest.raises(Deadlock) as refused:
         wb.schedule([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]])
     page = refused.value._repr_html_()

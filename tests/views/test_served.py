@@ -83,7 +83,7 @@ def test_clocks_are_grants_and_the_slowest_is_what_every_worker_has_in() -> None
     assert columns["bound"].unique().to_list() == [2]
 
 
-def test_who_is_lost_is_waited_for_no_more() -> None:
+def test_a_lost_worker_is_waited_for_no_more() -> None:
     gone = row(0, -1, "detect", 35, 35, lane="server", name="lost", peer=2)
     events = pl.concat([two_workers(), table([gone])], how="vertical_relaxed")
     slowest = select(store_of(events), "clocks").filter(what="slowest")

@@ -31,7 +31,7 @@ def words(picture: str) -> list[str]:
     return [node.text or "" for node in ET.fromstring(picture).iter(f"{SVG}text")]
 
 
-def test_the_ring_shows_who_sends_to_whom_in_the_newest_complete_call() -> None:
+def test_the_ring_shows_which_sends_to_which_in_the_newest_complete_call() -> None:
     events = training(5)
     unfinished = events.filter((pl.col("op") < 4) | (pl.col("rank") != 2))
     still = select(stored(unfinished))
@@ -115,14 +115,14 @@ def test_chunks_are_where_their_rows_say_at_the_busiest_moment() -> None:
         (there,) = took["recv"].filter(
             (pl.col("rank") == send["peer"]) & (pl.col("step") == send["step"])
         )["end_ns"]
-        who = send["rank"], send["peer"], send["step"], send["chunk"]
-        flights.append((*who, send["start_ns"], there))
+        key = send["rank"], send["peer"], send["step"], send["chunk"]
+        flights.append((*key, send["start_ns"], there))
     load = lambda t: sum(start <= t < end for *_, start, end in flights)  # noqa: E731
     moments = [
         start + shown.share * (end - start)
         for shown in still.flights
-        for *who, start, end in flights
-        if who == [shown.source, shown.target, shown.step, shown.chunk]
+        for *key, start, end in flights
+        if key == [shown.source, shown.target, shown.step, shown.chunk]
     ]
     assert len(still.flights) == load(moments[0]) > 1
     assert max(moments) - min(moments) <= 1

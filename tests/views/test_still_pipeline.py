@@ -131,7 +131,7 @@ def test_without_flush_an_iteration_ends_where_the_next_begins() -> None:
     run.wait(60)
     still = piped(run.store)
     assert still.bars and all(0 <= bar.start <= bar.end <= 1 for bar in still.bars)
-    assert "Iteration 3" in still.words, "of the last one nobody knows where it ends"
+    assert "Iteration 3" in still.words, "it is not known where the last one ends"
     assert min(still.idle) < 0.5
 
 

@@ -59,7 +59,7 @@ def test_every_color_of_a_phase_is_in_the_key(received: tuple[bool, bool]) -> No
     assert bars == {one.get("fill") for one in boxes if one.get("height") == "10.0"}
 
 
-def test_a_planned_change_is_no_loss_in_the_picture() -> None:
+def test_a_planned_change_is_not_a_loss_in_the_picture() -> None:
     left = {"lost": {"1": "removed"}, "failed_in": 4, "iteration": 4, "members": [0], "fresh": []}
     still = select(EMPTY.lazy(), {"recoveries": [{**left, "generation": 1, "state": "memory"}]})
     assert still is not None and still.rows[0][0] == "rank 1 left in iteration 5"

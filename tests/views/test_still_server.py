@@ -44,7 +44,7 @@ def store() -> Store:
     return run.store
 
 
-def test_messages_and_who_waits_are_rows_of_one_moment(store: Store) -> None:
+def test_messages_and_waits_are_rows_of_one_moment(store: Store) -> None:
     still, events = served(store), store.events
     moved = events.filter(pl.col("kind").is_in(["push", "pull"]))
     assert still.messages, "no message is shown"
@@ -115,7 +115,7 @@ def test_a_disc_is_tinted_by_age_and_stands_at_the_wall_that_stops_it() -> None:
         for one in drawn
         if one.tag == "line" and one.attrib["x1"] == one.attrib["x2"] and one.attrib["x1"] < "3"
     }
-    assert last < first < ahead < wall, "who is ahead is nearer to the wall"
+    assert last < first < ahead < wall, "a worker that is ahead is nearer to the wall"
     texts = [one.text or "" for one in drawn if one.tag == "text"]
     assert "iteration 6, version 7, 2 behind" in texts and "in its queue: 1" in texts
     assert "wall: 3 ahead" in texts

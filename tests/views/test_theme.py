@@ -79,7 +79,7 @@ def contrast(one: str, other: str, ground: str) -> float:
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_ranks_are_told_from_each_other_from_bytes_and_from_waits(ground: str, sight: str) -> None:
-    """Orange is bytes on their way, and rose is waiting, for everybody who looks."""
+    """Orange is bytes on their way, and rose is waiting, for everyone who looks."""
     named = {name: lab(name, ground, sight) for name in [*RANKS, "comm", "wait"]}
     for one, other in itertools.combinations(named, 2):
         if {one, other} != {"comm", "wait"}:

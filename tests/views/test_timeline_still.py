@@ -24,7 +24,7 @@ def test_a_cell_that_asks_for_the_timeline_gets_its_picture() -> None:
 
     still, default = select(run.store, "timeline"), select(run.store)
     assert still.scene is not None and still.scene.name == "timeline" and not still.trains
-    assert default.scene is None and default.trains, "nobody asked for it"
+    assert default.scene is None and default.trains, "it was not asked for"
 
     one = still.selected
     rows = run.events.filter(pl.col("kind") == "forward", iteration=one.iteration)

@@ -41,5 +41,5 @@ for epoch in range(3):
     best = torch.tensor(float(counts[0]) / float(counts[1]))
     dist.broadcast(best, 0)
     print(f"[{rank}] epoch {epoch}: {best.item()!r} of {counts[1].item()}")
-dist.barrier()  # torch's end of a Gloo group waits for ever for a thread that lets go of ``best``
+dist.barrier()  # torch's end of a Gloo group waits forever for a thread that lets go of ``best``
 dist.destroy_process_group()

@@ -53,7 +53,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--backend", default="gloo")
 dist.init_process_group(parser.parse_args().backend)
 mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-beside_training = dist.new_group()  # its collectives mix with nobody else's
+beside_training = dist.new_group()  # its collectives mix with no others
 where = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
 dist.broadcast_object_list(where, src=0)
 model, optimizer = new(seed=0)

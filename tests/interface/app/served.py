@@ -82,7 +82,7 @@ class Served:
 
 
 def launch(folder: Path, *command: str, first: str = "") -> Served:
-    """Start ``workbench`` with these words and a port; it may not answer yet. ``first``: Python
+    """Start ``workbench`` with these words and a port; it might not answer yet. ``first``: Python
     that it begins with.
     """
     port = free_port()

@@ -24,7 +24,7 @@ LITTLE = 40.0  # MB that a server may grow by for other reasons: what is used fo
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that waits for nobody as long as it otherwise does."""
+    """A server whose waits are shorter than they otherwise are."""
     served = launch(tmp_path_factory.mktemp("bounds"), "serve", first=HASTE)
     try:
         yield served.until_it_answers()
@@ -45,7 +45,7 @@ def test_a_message_of_100_mb_is_not_even_read(hasty: Served) -> None:
 def test_a_message_that_is_just_short_enough_is_read(hasty: Served) -> None:
     async def tell() -> None:
         page = await Visitor(hasty).open()
-        for _ in range(3):  # the count begins anew with each message
+        for _ in range(3):  # the count begins again with each message
             await page.tell("FormPart", {"type": "none", "filler": "a" * (MOST_MESSAGE - 2000)})
         form = page.parts["FormPart"]
         name = form["presets"][1]["name"]

@@ -57,7 +57,7 @@ def test_its_runs_take_one_place_after_another_and_stand_side_by_side(runs: Runs
     assert runs.start(short(), "me").past.title, "its place is free again"
 
 
-def test_it_ends_where_nobody_looks_and_when_it_is_stopped(runs: Runs) -> None:
+def test_it_ends_without_a_page_and_when_it_is_stopped(runs: Runs) -> None:
     alone = HostedComparison(runs, compared(first=short(), second=short()), "me")
     over(alone)
     assert [past.title for past in alone.pasts] == ["first"]

@@ -88,7 +88,7 @@ def test_a_server_out_of_descriptors_writes_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "args"), [("%s of %d", ("one",)), ("%s " * 400, ())])
-def test_a_message_that_is_no_format_is_logged(text: str, args: tuple[object, ...]) -> None:
+def test_a_message_that_is_not_a_format_is_logged(text: str, args: tuple[object, ...]) -> None:
     """A message of kind ERROR is logged as a format, by Bokeh; a page can send any."""
     shorten_logs()
     record = logging.LogRecord("x", logging.ERROR, "x", 1, text, args, None)

@@ -1,5 +1,5 @@
 """Jobs that were started elsewhere, in the web app: those that its operator names are shown, read
-only; no other folder is reached, and nobody is told of one.
+only; no other folder is reached, and no page is told of one.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ async def _bar(server: Served, address: str) -> dict[str, Any]:
         visitor.close()
 
 
-def test_the_address_of_a_jobs_page_does_in_place_of_its_folder(
+def test_the_address_of_a_jobs_page_works_as_well_as_its_folder(
     served: tuple[Served, Path], tmp_path: Path
 ) -> None:
     app, trace = served

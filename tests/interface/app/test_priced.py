@@ -18,7 +18,7 @@ from workbench.experiment.spec import Experiment
 from workbench.interface import form
 
 MOST_MS = 50
-SCRIPT_MS = 2_000  # a script's own experiment: nobody else waits for it
+SCRIPT_MS = 2_000  # a script's own experiment: no other waits for it
 drawn = settings(
     max_examples=30,
     deadline=None,

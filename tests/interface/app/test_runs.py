@@ -148,7 +148,7 @@ def test_time_over_ends_a_run_and_says_so(clock: Clock) -> None:
 
 
 def test_ranks_that_do_not_end_are_killed(runs: Runs, clock: Clock) -> None:
-    slow = wb.Network(latency="100 s")  # an iteration that nobody lives to see end
+    slow = wb.Network(latency="100 s")  # an iteration that does not end
     hosted = runs.start(lenet(iterations=LONG, network=slow), "me")
     until(lambda: hosted.run.events.filter(kind="forward").height, 30, "the ranks train")
     later(runs, clock, GRACE)
@@ -286,7 +286,7 @@ def test_so_many_ranks_and_runs_and_no_more(clock: Clock) -> None:
             runs.start(lenet(), "me")
         assert "--max-runs" in str(error.value)
         with pytest.raises(Refused) as error:
-            runs.start(lenet(), "somebody")
+            runs.start(lenet(), "a visitor")
         assert "yours" not in str(error.value)
         first.run.stop()
         first.run.wait(120)
@@ -340,10 +340,10 @@ def test_code_is_refused_in_words(runs: Runs) -> None:
     assert runs.live == []
 
 
-def test_a_run_is_found_by_words_that_nobody_guesses(runs: Runs) -> None:
+def test_a_run_is_found_by_words_that_cannot_be_guessed(runs: Runs) -> None:
     hosted = runs.start(lenet(), "me")
     assert runs.find(hosted.id) is runs.find_watched(hosted.watch) is hosted
-    assert runs.find(hosted.watch) is None, "who may watch has not got the run"
+    assert runs.find(hosted.watch) is None, "a visitor who may watch has not got the run"
     assert runs.find_watched(hosted.id) is None
     assert runs.find("1") is runs.find("") is None
     assert min(len(hosted.id), len(hosted.watch)) >= 22, "128 bits"
@@ -380,7 +380,7 @@ def test_a_full_history_lets_go_of_its_oldest_events(runs: Runs, clock: Clock) -
 def test_of_many_runs_the_newest_keep_their_events(
     runs: Runs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns them: what they hold in memory and in temporary folders has a bound."""
+    """Of all owners together: what they hold in memory and in temporary folders has a bound."""
     monkeypatch.setattr(server_runs, "KEEP_RUNS", 2)
     hosts = [runs.start(lenet(ranks=1, iterations=1), f"visitor {n}") for n in range(4)]
     shown = hosts[0]

@@ -1,4 +1,4 @@
-"""``workbench serve`` as a process: it answers, knows who may come in, and leaves nothing."""
+"""``workbench serve`` as a process: it answers, lets in those who may, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_login_page_of_our_own_stands_before_everything(locked: Served) -> Non
         assert status == 302 and text == "" and "/login?next=" in headers["Location"], page
     status, text, _ = reader(login + "?next=%2Frun%3Fid%3Dx")
     assert status == 200 and "Password" in text
-    assert "://" not in text and 'src="' not in text, "it asks nobody for anything"
+    assert "://" not in text and 'src="' not in text, "it asks no other server for anything"
     assert websocket(locked, locked.url, reader) == 403
 
     status, text, headers = reader.form(
@@ -131,7 +131,7 @@ def test_a_login_page_of_our_own_stands_before_everything(locked: Served) -> Non
     assert websocket(locked, "http://evil.example", reader) == 403
 
 
-def test_a_form_of_another_server_logs_nobody_in_or_out(locked: Served) -> None:
+def test_a_form_of_another_server_logs_no_one_in_or_out(locked: Served) -> None:
     reader, stranger, login = Reader(), Reader(), locked.url + "/login"
     right = {"user": "ann", "password": "s3:cret"}
     stranger(login)
@@ -184,7 +184,7 @@ def test_guesses_wait_longer_each_time_and_all_at_once_are_one(
 
 
 @pytest.mark.full
-def test_a_name_is_no_way_to_write_into_the_login_page(serve: Callable[..., Served]) -> None:
+def test_a_name_cannot_be_used_to_write_into_the_login_page(serve: Callable[..., Served]) -> None:
     served = serve("--basic-auth", KEYS)
     status, text, _ = Reader().form(served.url + "/login", user='"><b>', password="x")
     assert status == 403 and "This user and password are not known here." in text

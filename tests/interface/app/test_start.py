@@ -35,7 +35,7 @@ def test_what_the_form_shows_comes_back_as_the_same_experiment() -> None:
 @pytest.mark.parametrize("field", ["strategy", "task", "all_reduce", "options", "task_options"])
 def test_a_path_to_code_is_refused_and_not_even_looked_for(field: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Secret: ...\n")
-    path = f"{tmp_path}/mine.py:Nobody"
+    path = f"{tmp_path}/mine.py:Missing"
     text = f"consistency: {path}" if "options" in field else path
     with pytest.raises(Refused, match="data, never code") as error:
         plain(values(**{field: text}))
@@ -120,7 +120,7 @@ def test_a_name_that_no_field_has_is_not_repeated_at_length() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], "ranks", 3])
-def test_what_is_no_form_is_refused(data: object) -> None:
+def test_what_is_not_a_form_is_refused(data: object) -> None:
     with pytest.raises(Refused, match="not a form's values"):
         plain(data)
 

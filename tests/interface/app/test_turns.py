@@ -1,4 +1,4 @@
-"""Threads that draw: one slow page holds up nobody else."""
+"""Threads that draw: one slow page holds up no other."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_part_is_drawn_by_one_thread_at_a_time_and_never_from_what_is_old(turn
     assert max(most) == 1 and drawn == sorted(drawn)
 
 
-def test_who_asks_just_as_a_drawing_ends_has_it_drawn_once_more() -> None:
+def test_a_page_that_asks_just_as_a_drawing_ends_has_it_drawn_once_more() -> None:
     turns, drawn, lock = Turns(threads=1), list[int](), threading.Lock()
 
     class Asks:
@@ -112,7 +112,7 @@ def test_who_asks_just_as_a_drawing_ends_has_it_drawn_once_more() -> None:
     assert len(drawn) == 2
 
 
-def test_a_slow_page_of_past_runs_keeps_nobody_from_starting(
+def test_a_slow_page_of_past_runs_keeps_no_one_from_starting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As it was: six seconds of a page filled all threads, those that start runs among them."""

@@ -60,7 +60,7 @@ def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
 
 
 def test_a_page_of_another_server_hears_them_too() -> None:
-    """As where somebody's own Panel app shows a run."""
+    """As where a user's own Panel app shows a run."""
 
     async def watch(address: str) -> None:
         shown = cast(Served, SimpleNamespace(url=address, port=urlsplit(address).port))

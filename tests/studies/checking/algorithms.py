@@ -37,7 +37,7 @@ def with_reduce(comm, x, reduce):
 
 
 def all_peers(comm, x):
-    """Whole tensors to everybody, added in another order on each rank."""
+    """Whole tensors to all, added in another order on each rank."""
     p, me = comm.size, comm.rank
     total = x.clone()
     for d in range(1, p):
@@ -115,7 +115,7 @@ def forgets_the_last(comm, x):
 def sends_too_much(comm, x):
     total = all_peers(comm, x)
     if comm.rank == 0 and comm.size > 2:
-        comm.send(x[:1], to=2)  # nobody asked for it
+        comm.send(x[:1], to=2)  # no rank asked for it
     return total
 
 

@@ -2,7 +2,7 @@
 
 A program is a row of moves for every rank: (what, peer, chunk), where what is ``send``, ``post``,
 ``add`` (receive and add) or ``copy`` (receive). It is deterministic, whatever the ranks' speeds:
-nobody receives from just anyone. So playing it here, with counters for tensors and queues for
+no rank receives from just any other. So playing it here, with counters for tensors and queues for
 mailboxes, says what real ranks must end with, without any of the code that judges them.
 """
 
@@ -91,8 +91,8 @@ def tree(n: int) -> Program:
 
 @dataclass
 class End:
-    """``held``: rank -> chunk -> how many times each rank's part is in. ``blocked``: rank -> whom
-    it waits for, in which move. ``left``: (from, to) -> messages that nobody took. ``sent``: of
+    """``held``: rank -> chunk -> how many times each rank's part is in. ``blocked``: rank -> which
+    it waits for, in which move. ``left``: (from, to) -> messages that were not taken. ``sent``: of
     each rank, in chunks."""
 
     held: list[list[tuple[int, ...]]]
@@ -106,7 +106,7 @@ class End:
 
     @property
     def wrong(self) -> list[int]:
-        """Ranks that do not hold everybody's part once, everywhere."""
+        """Ranks that do not hold every rank's part once, everywhere."""
         return [r for r, row in enumerate(self.held) if any({*counts} != {1} for counts in row)]
 
 

@@ -127,7 +127,7 @@ def test_it_is_a_deadlock_in_slots_too_where_a_message_is_larger_than_a_mailbox(
     assert "whose mailbox is full" in str(report)
 
 
-def test_who_waits_for_whom_is_said_and_drawn() -> None:
+def test_which_rank_waits_for_which_is_said_and_drawn() -> None:
     report = wb.check("all_reduce", algorithms.receives_first, ranks=4, **FEW)
     assert report.headline.startswith("receives_first: DEADLOCK with 4 ranks")
     assert "0 → 3 → 2 → 1 → 0" in report.headline
@@ -140,7 +140,7 @@ def test_who_waits_for_whom_is_said_and_drawn() -> None:
     assert f"rank 2 waits for a message from rank 1 at <code>{where}</code>" in page
     assert "prefers-color-scheme:dark" in picture
     waits = report.run.events.filter(report.run.events["kind"] == "wait")
-    assert set(waits["rank"]) == {0, 1, 2, 3}, "the stage shows who waited"
+    assert set(waits["rank"]) == {0, 1, 2, 3}, "the view shows which waited"
     header = facts(report.run.store.metadata)  # nothing has left: it has this alone to draw
     assert [(one["rank"], one["peer"]) for one in header["waiting"]] == [
         (0, 3),
@@ -151,14 +151,14 @@ def test_who_waits_for_whom_is_said_and_drawn() -> None:
     assert header["ranks"] == 4 and where in header["waiting"][0]["words"]
 
 
-def test_a_message_that_nobody_will_ever_send_is_found_as_soon() -> None:
+def test_a_message_that_will_never_be_sent_is_found_as_soon() -> None:
     report = wb.check("all_reduce", algorithms.waits_for_one_that_returned, ranks=3, **FEW)
     assert report.deadlock is not None and report.deadlock.cycle == ()
     assert report.deadlock.seconds < crowding()
     assert "waits for rank 1, which returned already" in str(report)
 
 
-def test_waiting_for_anyone_is_a_deadlock_once_nobody_is_left() -> None:
+def test_waiting_for_anyone_is_a_deadlock_once_no_other_is_left() -> None:
     report = wb.check("all_reduce", algorithms.waits_for_anyone, ranks=3, **FEW)
     assert report.deadlock is not None and len(report.deadlock.stands) == 3
     assert "from any rank" in str(report)
@@ -173,7 +173,7 @@ def test_a_part_that_is_missing_is_named_with_its_chunk() -> None:
     assert "elements 0 to 999 of 1,000 (chunks 0 to 3 of 4) lack the part of rank 3" in str(report)
 
 
-def test_digits_that_are_lost_are_no_missing_part() -> None:
+def test_digits_that_are_lost_are_not_a_missing_part() -> None:
     report = wb.check("all_reduce", algorithms.in_float32, ranks=(2, 4), **FEW)
     assert not report.correct
     words = [one.words for one in report.cases if not one.ok]
@@ -212,7 +212,7 @@ def test_a_part_that_is_in_twice_is_named_with_its_chunk_and_drawn() -> None:
     assert "Contributions in each chunk" in in_image(report._repr_html_())
 
 
-def test_a_message_that_nobody_received_is_named_with_its_line() -> None:
+def test_a_message_that_was_not_received_is_named_with_its_line() -> None:
     report = wb.check("all_reduce", algorithms.sends_too_much, ranks=3, **FEW)
     where = line_of(algorithms.sends_too_much, "comm.send")
     assert not report.ok and report.correct and report.deadlock is None

@@ -62,7 +62,7 @@ def test_it_says_how_far_it_is_and_can_be_interrupted(
         error = kernel.until(lambda m: m["msg_type"] == "error", 10, "an interrupt")["content"]
         assert error["ename"] == "KeyboardInterrupt"
         assert "interrupted in case 37 of 78 (2 ranks, 1 float32, eager)" in error["evalue"]
-        assert len(error["traceback"]) < 6, "where in our code it was is nobody's business"
+        assert len(error["traceback"]) < 6, "where in our code it was does not matter"
 
         again = "wb.check('all_reduce', 'ring', ranks=2, sizes=(8,), dtypes='int64').ok"
         kernel.client.execute(f"left, again = ranks(), {again}")

@@ -161,7 +161,7 @@ def test_a_file_of_the_folder_is_a_run(comparison: Comparison, folder: Path) -> 
     assert comparison["naive"][0].past.run is None, "events are let go once they are kept"
 
 
-def test_a_damaged_file_is_run_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
     first = wb.compare({"one": RING}, folder=tmp_path).wait(60)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-100])
@@ -379,7 +379,7 @@ def test_in_a_kernel_it_follows_what_happens_to_the_end() -> None:
         manager.shutdown_kernel(now=True)
 
 
-def test_more_runs_than_anybody_waits_for_are_refused_at_once() -> None:
+def test_more_runs_than_a_user_waits_for_are_refused_at_once() -> None:
     for seeds in (10**18, 10_001):
         with pytest.raises(SpecError, match="seeds"):
             wb.compare([wb.Experiment()], seeds=seeds)

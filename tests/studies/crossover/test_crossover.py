@@ -16,7 +16,7 @@ from workbench.studies.crossover.table import SCHEMA, fastest, miss
 
 
 def mine(comm, x):
-    """Everybody sends everything to everybody."""
+    """Every rank sends everything to every other."""
     import torch
 
     total, got = x.clone(), torch.empty_like(x)
@@ -77,7 +77,7 @@ def test_a_function_of_ones_own_beside_ours() -> None:
 
 
 def first_come(comm, x):
-    """A star that takes whoever comes first."""
+    """A star that takes whichever comes first."""
     import torch
 
     got = torch.empty_like(x)

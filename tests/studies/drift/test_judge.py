@@ -44,7 +44,7 @@ def test_what_shrinks_as_float64_is_finer_is_rounding() -> None:
     assert "2^29" in " ".join(finding.reasons)
 
 
-def test_the_same_bits_are_no_difference() -> None:
+def test_the_same_bits_are_not_a_difference() -> None:
     none = dict.fromkeys(GOOD.shares32, 0.0)
     zeros = np.zeros(50)
     same = replace(GOOD, shares32=none, shares64=none, loss32=zeros, loss64=zeros)

@@ -33,7 +33,7 @@ def names_no_bug(report, which) -> bool:
     )
 
 
-def test_a_loop_that_is_itself_on_one_rank_is_no_bug() -> None:
+def test_a_loop_that_is_itself_on_one_rank_is_not_a_bug() -> None:
     """Clipping, AdamW and a frozen layer are not plain SGD, and right."""
     report = drifted(FEW_RIGHT, 2)
     assert names_no_bug(report, FEW_RIGHT) and report.ok, str(report)

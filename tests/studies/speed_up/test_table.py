@@ -77,7 +77,7 @@ def test_amdahls_line_goes_through_the_first_two() -> None:
 # -- words --
 
 
-def test_the_words_name_the_machines_limit_and_who_waits() -> None:
+def test_the_words_name_the_machines_limit_and_which_rank_waits() -> None:
     runs = [run(1, 1.0), run(2, 0.55), run(4, 0.53, core_wait_share=0.44, exposed_share=0.25)]
     machine, line = sentences(table_of(runs, MACHINE), 2, padded=False)
     assert machine.startswith("This machine gives 2 cores: 4 processes that only compute do 2.0")

@@ -230,8 +230,8 @@ def test_averagings_are_named_and_outside_of_them_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("strategy", first(1, ["local_sgd", "diloco"]))
-def test_who_is_ahead_stops_where_the_others_do(strategy: str) -> None:
-    """Between two averagings nobody waits for rank 0, which decides where a run stops."""
+def test_a_rank_that_is_ahead_stops_where_the_others_do(strategy: str) -> None:
+    """Between two averagings no rank waits for rank 0, which decides where a run stops."""
     for at in (2, 9):
         run = wb.run(
             lenet(
@@ -273,7 +273,7 @@ WRONG = {
     "what was sent is kept too": ("top_k", "kept[indices] = 0", "pass"),
     "the outer step goes the wrong way": ("diloco", "start - parameter", "parameter - start"),
     "the inner optimizer goes on from where it was": ("diloco", "parameter.copy_(start)", "pass"),
-    "nobody is weighted": ("local_sgd", "weight=len(mine) * job.ranks / len(minibatch.ids)", ""),
+    "no rank is weighted": ("local_sgd", "weight=len(mine) * job.ranks / len(minibatch.ids)", ""),
     "one buffer is left out": ("fusion", "    if fused:\n        yield fused\n", ""),
 }
 

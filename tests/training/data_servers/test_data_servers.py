@@ -1,4 +1,4 @@
-"""Servers of training data: the same training as ever, and who waits for examples how long."""
+"""Servers of training data: the same training as ever, and how long workers wait for examples."""
 
 from __future__ import annotations
 

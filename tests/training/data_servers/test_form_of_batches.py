@@ -31,7 +31,7 @@ def test_there_and_back(batch: Any) -> None:
 
 
 @pytest.mark.parametrize("batch", [[torch.ones(2), "name"], [torch.tensor(1.0)], {"x": 3}])
-def test_what_is_no_row_for_each_sample_is_refused(batch: Any) -> None:
+def test_what_is_not_a_row_for_each_sample_is_refused(batch: Any) -> None:
     with pytest.raises(WorkbenchError, match="send tensors with a row for each sample"):
         Form.of(batch)
 

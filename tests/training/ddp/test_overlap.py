@@ -106,7 +106,7 @@ def test_short_buckets_limit_what_could_be_hidden() -> None:
     assert measured.hidden_share == pytest.approx(2 / 3)
 
 
-def test_without_buckets_nobody_says_what_could_be_hidden() -> None:
+def test_without_buckets_nothing_says_what_could_be_hidden() -> None:
     rows = [one for one in STEP if one["name"] != "bucket full"]
     measured = overlap.measure(table(rows))
     assert measured.mean("hidden") == 16.0

@@ -78,7 +78,7 @@ def test_each_row_is_trained_once_per_epoch_and_each_push_counts_once(
 
 
 def test_a_synchronous_round_is_the_mean_of_partitions_trained_one_after_another() -> None:
-    """Against a loop over partitions in this process; momentum begins anew in each round."""
+    """Against a loop over partitions in this process; momentum begins again in each round."""
     options = {"layers": 2, "width": 16, "samples": 50}
     for frequency in ("epoch", "batch"):
         exp = wb.Experiment(
@@ -193,7 +193,7 @@ def test_rows_arrive_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
         ([([[1.0], [1.0, 2.0]],)], "field 0 of row 0"),
     ],
 )
-def test_rows_that_are_no_numbers_are_refused(rows: list[Any], why: str) -> None:
+def test_rows_that_are_not_numbers_are_refused(rows: list[Any], why: str) -> None:
     with pytest.raises(SpecError, match=why):
         columns_of(rows, 1)
 

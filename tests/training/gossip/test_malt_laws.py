@@ -29,14 +29,14 @@ from workbench.training.gossip import graphs, laws, theory
 @pytest.mark.parametrize("ranks", first(1, [5, 2, 3, 8]))
 def test_malt_sends_its_share_of_all_to_all(ranks: int, wait: bool) -> None:
     few, _, peers = ran(mixed("malt", ranks, wait=wait))
-    everybody, _, _ = ran(mixed("malt", ranks, dataflow="complete", cb=1, wait=True))
+    complete, _, _ = ran(mixed("malt", ranks, dataflow="complete", cb=1, wait=True))
     assert not laws.along_edges(few.events, peers)
     if wait:
         assert not laws.once_a_round(few.events, peers, 30)
     count = len(graphs.halton_offsets(ranks))
     sent, whole = (
         of(run.events, kind="send", collective="p2p", name="update")["nbytes"].sum()
-        for run in (few, everybody)
+        for run in (few, complete)
     )
     left_out = of(few.events, kind="metric", name="left out").height * LINEAR * 4
     assert whole == ranks * (ranks - 1) * 30 * LINEAR * 4

@@ -19,7 +19,7 @@ JITTER = (wb.Jitter(probability=0.15, factor=6),)
 
 
 def served(consistency: Any = "bsp", workers: int = 3, **fields: Any) -> wb.Experiment:
-    """A small experiment with a parameter server; what is no field is an option."""
+    """A small experiment with a parameter server; what is not a field is an option."""
     values = {**fields, "consistency": consistency}
     own = {name: values.pop(name) for name in [*values] if name not in wb.Experiment.model_fields}
     base = {"task": Digits, "iterations": 40, "batch_size": 48, "lr": 0.05}

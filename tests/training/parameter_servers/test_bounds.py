@@ -1,4 +1,4 @@
-"""How far workers of a parameter server may lead, and do; who is bound more waits more."""
+"""How far workers of a parameter server may lead, and do; one that is bound more waits more."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def never(worker: int, iteration: int, clocks: Clocks) -> bool:
     return iteration == 0
 
 
-def test_a_policy_that_lets_nobody_go_on_ends_the_run_after_its_timeout() -> None:
+def test_a_policy_that_lets_no_worker_go_on_ends_the_run_after_its_timeout() -> None:
     begin = time.monotonic()
     with pytest.raises(wb.RunTimeout, match=r"waits for rank 0|lets no worker start"):
         done(served(never, timeout="2 s"))
     assert time.monotonic() - begin < 20 * crowding()
 
 
-# -- who is bound more waits more --
+# -- a worker that is bound more waits more --
 
 
 def blocked(run: wb.Run) -> float:
@@ -128,7 +128,7 @@ def blocked(run: wb.Run) -> float:
 
 
 @pytest.mark.alone
-def test_under_the_same_jitter_whoever_is_bound_more_waits_more() -> None:
+def test_under_the_same_jitter_a_worker_that_is_bound_more_waits_more() -> None:
     """Three workers, 15 % of iterations six times as long, the same ones in each run."""
     waiting = []
     for options in (

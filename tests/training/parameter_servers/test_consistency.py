@@ -95,7 +95,7 @@ def test_bsp_never_lets_lead_and_no_gradient_is_stale(of: Any) -> None:
 
 
 @given(workers())
-def test_asp_lets_nobody_wait(of: Any) -> None:
+def test_asp_lets_no_worker_wait(of: Any) -> None:
     count, iteration_ns = of
     simulation = simulate(policy("asp"), iteration_ns, count, 2_000)
     assert simulation.waiting == 0
@@ -112,8 +112,8 @@ def test_staleness_0_is_bsp(of: Any) -> None:
 
 
 @given(workers())
-def test_whoever_is_slowest_is_never_waited_for_in_vain(of: Any) -> None:
-    """Nobody stands for ever: at the end of a long time every worker has gone on."""
+def test_the_slowest_is_never_waited_for_in_vain(of: Any) -> None:
+    """No worker stands forever: at the end of a long time every worker has gone on."""
     count, iteration_ns = of
     for name in source.available("consistency"):
         simulation = simulate(policy(name, OPTIONS), iteration_ns, count, 3_000)
@@ -320,7 +320,7 @@ def too_few(worker: int) -> bool:
         ("dssp", {"mode": "loose"}, "dssp_mode = 'loose'.*'strict' or 'paper'"),
     ],
 )
-def test_what_is_no_policy_is_refused_in_words(value: Any, options: Any, words: str) -> None:
+def test_what_is_not_a_policy_is_refused_in_words(value: Any, options: Any, words: str) -> None:
     with pytest.raises(wb.SpecError, match=words):
         policy(value, options)
 
@@ -359,7 +359,7 @@ def test_descent_with_stale_gradients_diverges_beyond_the_largest_rate(staleness
     assert below < 0.1 and above > 10
 
 
-def test_more_workers_than_a_server_can_serve_are_no_faster() -> None:
+def test_more_workers_than_a_server_can_serve_are_not_faster() -> None:
     assert theory.throughput_bound(2, 0.009, 0.001) == pytest.approx(200)
     assert theory.throughput_bound(10, 0.009, 0.001) == pytest.approx(1_000)
     assert theory.throughput_bound(50, 0.009, 0.001) == pytest.approx(1_000)

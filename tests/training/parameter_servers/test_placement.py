@@ -99,7 +99,7 @@ def test_the_ring_is_even_enough_and_the_same_in_every_process() -> None:
         ([1.5, -0.25, -0.25], "0 or more"),
     ],
 )
-def test_what_is_no_placement_is_refused_in_words(placement: Any, words: str) -> None:
+def test_what_is_not_a_placement_is_refused_in_words(placement: Any, words: str) -> None:
     with pytest.raises(wb.SpecError, match=words):
         place(100, 3, placement)
 

@@ -14,8 +14,8 @@ KEYS = 997
 
 
 def pieces_of(draw: random.Random, servers: int, lost: set[int], replicas: int) -> list[Piece]:
-    """Return what the living offer who trained in lockstep: each server has done 7 or 8 iterations,
-    a copy has what its owner has, or one less.
+    """Return what the living ranks offer after training in lockstep: each server has done 7 or 8
+    iterations, a copy has what its owner has, or one less.
     """
     result = []
     numbers = dict.fromkeys(range(servers), 0)

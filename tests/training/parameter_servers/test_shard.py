@@ -53,7 +53,7 @@ def test_a_synchronous_update_waits_for_all_and_adds_in_order_of_worker() -> Non
     assert one.clock == {1: 1, 2: 1, 3: 1}
 
 
-def test_who_leaves_is_not_waited_for_and_the_rest_make_a_mean() -> None:
+def test_a_worker_that_leaves_is_not_waited_for_and_the_rest_make_a_mean() -> None:
     one = shard("bsp")
     assert push(one, 1, 0.25, share=0.25) == [] == push(one, 3, 0.25, share=0.25)
     updates = one.leave(2)
@@ -62,7 +62,7 @@ def test_who_leaves_is_not_waited_for_and_the_rest_make_a_mean() -> None:
     assert one.leave(2) == []
 
 
-def test_nobody_starts_whose_gradient_still_waits_for_the_others() -> None:
+def test_no_worker_starts_whose_gradient_still_waits_for_the_others() -> None:
     """Whatever a policy says: the next one would be received into the same place."""
     one = shard("bsp")
     one.policy.may_start = lambda *_: True  # type: ignore[method-assign]
@@ -195,7 +195,7 @@ def test_a_part_goes_out_and_comes_back(ranges: list[range]) -> None:
     assert whole_N.tolist() == [i + 10.0 * (i in held) for i in range(6)]
 
 
-# ---- who takes which samples
+# ---- which worker takes which samples
 
 
 @pytest.mark.parametrize("shares", [None, (0.5, 0.25, 0.25), (1, 0, 0), (0.1, 0.8, 0.1)])

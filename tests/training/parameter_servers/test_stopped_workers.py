@@ -20,7 +20,7 @@ from tests.training.parameter_servers.served import done, lawful, served
 
 @contextlib.contextmanager
 def endless(consistency: str, **options: Any) -> Iterator[wb.Run]:
-    """A run that would go on for ever; over when the test is."""
+    """A run that would go on forever; over when the test is."""
     fields = {"iterations": LONG, "pad_compute": "2 ms", **options}
     with over_in_the_end(wb.run(served(consistency, **fields))) as run:
         last = run.experiment.ranks - 1
@@ -67,7 +67,7 @@ def test_a_frozen_worker_stops_the_others_exactly_at_the_bound(
 
 
 @pytest.mark.alone
-def test_a_frozen_worker_stops_nobody_under_asp() -> None:
+def test_a_frozen_worker_stops_no_other_under_asp() -> None:
     with endless("asp") as run:
         run.freeze(2)
         until(lambda: stands_still(run, 2), what="it stands")
@@ -83,7 +83,9 @@ def test_a_frozen_worker_stops_nobody_under_asp() -> None:
 
 @pytest.mark.parametrize("consistency", ["asp", "ssp"])
 @pytest.mark.full
-def test_a_worker_that_somebody_else_stops_is_an_error_after_the_timeout(consistency: str) -> None:
+def test_a_worker_that_is_stopped_from_outside_is_an_error_after_the_timeout(
+    consistency: str,
+) -> None:
     """Under ASP too, where the others first finish without it."""
     exp = served(consistency, timeout="2 s", iterations=60, pad_compute="5 ms")
     run = wb.run(exp)

@@ -75,7 +75,9 @@ def spans(case: Case, seed: int, start: int = 0) -> dict[Action, Span]:
 
 
 def rows(case: Case, iterations: int = 2) -> pl.DataFrame:
-    """The table of a run; who stands still in an action is late with it and with all the rest."""
+    """The table of a run; a rank that stands still in an action is late with it and with all the
+    rest.
+    """
     schedule, events = case.schedule, list[dict[str, Any]]()
     for replica in range(case.replicas):
         at = START + replica * 300_000
@@ -268,7 +270,7 @@ def test_a_rank_that_stands_still_between_its_actions_is_a_fault_there() -> None
     assert Idle(2, "communication", middle[1], gap.end) in gaps
 
 
-def test_whoever_waits_for_one_that_stood_still_waits_for_a_fault_also_afterwards() -> None:
+def test_a_rank_that_waits_for_one_that_stood_still_waits_for_a_fault_afterwards_too() -> None:
     """Rank 1 stands still before its first action: rank 0 gets its gradients that much later."""
     case, late = Case(pads=True), 100 * MS
     schedule, done = case.schedule, spans(case, 1)

@@ -96,7 +96,7 @@ def test_the_numbers_that_the_papers_print() -> None:
     st.lists(st.tuples(*[st.floats(0.01, 1)] * 3), min_size=4, max_size=4),
     st.floats(0, 0.2),
 )
-def test_a_timeline_is_possible_and_nobody_dawdles(
+def test_a_timeline_is_possible_and_no_rank_dawdles(
     name: str, ranks: int, microbatches: int, lengths: list[tuple[float, ...]], hop: float
 ) -> None:
     """Of any stage times: no rank does two things at once, nothing begins before what it needs is

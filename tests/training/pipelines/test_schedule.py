@@ -265,7 +265,7 @@ def test_what_cannot_be_is_refused_in_words(name: str) -> None:
         make()
 
 
-def test_a_cycle_is_found_from_who_waits_for_it() -> None:
+def test_a_cycle_is_found_from_those_that_wait_for_it() -> None:
     """Rank 0 waits for rank 1, which waits for rank 2, and that one for rank 1."""
     rows = [
         ["0F0", "0B0", "0F1", "0B1"],

@@ -30,7 +30,7 @@ LONGEST = 0.1  # seconds after the iteration that was waited for
 
 @dataclass(frozen=True)
 class Case:
-    """Whom to kill, and in which run. ``spared``: the run goes on without it."""
+    """The rank to kill, and in which run. ``spared``: the run goes on without it."""
 
     role: str  # as the run's facts name it
     strategy: str
@@ -92,7 +92,7 @@ def judge(run: wb.Run, result: wb.Result, case: Case, victim: int, *, early: boo
     assert run.dropped == 0 and check_events(run.events, complete=whole) == []
     assert every_push_counts_once(run.events, complete=whole) == []
     if not result.ok:
-        begun = metric(run.events, "frames").height > 0  # before that a run can spare nobody
+        begun = metric(run.events, "frames").height > 0  # before that a run can spare no rank
         assert begun or early, "no frame was recorded before an iteration that actors play for"
         spared = case.spared and begun
         assert not spared, f"rank {victim} could have been spared: {result.error}"
@@ -104,13 +104,13 @@ def judge(run: wb.Run, result: wb.Result, case: Case, victim: int, *, early: boo
     if result.lost:
         noticed = run.events.filter(kind="detect", name="lost")["peer"]
         assert victim in noticed.to_list()
-    kept, who = counts(run), roles(run)
+    kept, places = counts(run), roles(run)
     if case.options.get("bundle"):
         return
-    assert {*kept} == {*who["replays"]} - {*result.lost}
+    assert {*kept} == {*places["replays"]} - {*result.lost}
     for rank, one in kept.items():
         assert sum(one["came"].values()) == one["inserted"] + sum(one["dropped"].values())
-        for actor in {*who["actors"]} - {*result.lost}:
+        for actor in {*places["actors"]} - {*result.lost}:
             out = sent(run.events, "experience", [actor]).filter(pl.col("peer") == rank)
             assert out["nbytes"].sum() == one["came"][str(actor)] * TRANSITION, (actor, rank)
 

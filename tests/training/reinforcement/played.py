@@ -27,7 +27,7 @@ ALONE = {
 
 
 def game(strategy: str, ranks: int = 1, iterations: int = 60, **fields: Any) -> wb.Experiment:
-    """An experiment on the pixel game; what is no field is an option."""
+    """An experiment on the pixel game; what is not a field is an option."""
     own = {name: fields.pop(name) for name in [*fields] if name not in wb.Experiment.model_fields}
     base = {"task": "catch", "batch_size": 16, "optimizer": "adam", "threads": 1, "lr": 0.002}
     return wb.Experiment(

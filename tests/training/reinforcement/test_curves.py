@@ -61,7 +61,7 @@ def test_the_mean_is_of_the_newest_episodes() -> None:
 
 
 def test_speed_and_ages_are_means_over_pieces_of_the_run() -> None:
-    steady = [(0, "frames", 8.0 * n, n * 0.01) for n in range(1, 2001)]  # 800 a second
+    steady = [(0, "frames", 8.0 * n, n * 0.01) for n in range(1, 2001)]  # 800 per second
     aged = [(1, "sample age", 4.0, 3.0), (1, "sample age", 6.0, 3.01), (0, "policy lag", 2.0, 9.0)]
     table = actors.ages(rows(steady + aged), 0)
     assert table.schema == actors.AGES and table.height <= actors.PIECES

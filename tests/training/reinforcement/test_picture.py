@@ -39,7 +39,7 @@ def test_the_brightest_pixel_is_in_its_place(
 
 
 @pytest.mark.parametrize("shape", [(4,), (), (9, 8, 7), (0, 3)])
-def test_what_is_no_picture_has_no_rows(shape: tuple[int, ...]) -> None:
+def test_what_is_not_a_picture_has_no_rows(shape: tuple[int, ...]) -> None:
     assert rows_of(np.zeros(shape)) == []
 
 

@@ -28,7 +28,7 @@ def test_the_pixel_game_keeps_gymnasiums_rules() -> None:
 
 
 @pytest.mark.parametrize("follows", [True, False])
-def test_who_follows_the_ball_catches_it(follows: bool) -> None:
+def test_a_player_that_follows_the_ball_catches_it(follows: bool) -> None:
     game, returns = Catch(), []
     game.reset(seed=3)
     for _ in range(20):

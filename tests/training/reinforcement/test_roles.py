@@ -1,4 +1,4 @@
-"""Several ranks of each role: what is conserved, what is bounded, who may end."""
+"""Several ranks of each role: what is conserved, what is bounded, which may end."""
 
 from __future__ import annotations
 

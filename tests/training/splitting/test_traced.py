@@ -160,7 +160,7 @@ def forward(self, x):
 class Rewritten(Sizes):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows, columns = x.shape
-        assert columns == 4, f"{columns} columns"  # as pytest writes it anew here
+        assert columns == 4, f"{columns} columns"  # as pytest writes it again here
         assert rows
         return self.one(x)
 

@@ -265,14 +265,14 @@ def test_forward_and_backward_hold_their_collectives() -> None:
         assert span["start_ns"] <= row["start_ns"] and row["end_ns"] <= span["end_ns"]
 
 
-def test_the_loss_counts_once_and_metrics_are_no_training() -> None:
+def test_the_loss_counts_once_and_metrics_are_not_training() -> None:
     events = recorded(False).events
     assert of(events, kind="metric", name="loss")["rank"].unique().to_list() == [0]
     aside = events.filter(pl.col("kind") == "collective", pl.col("iteration") < 0)
     assert aside.height and aside["group"].unique().to_list() == ["metrics"]
 
 
-def test_the_page_is_told_who_has_what() -> None:
+def test_the_page_is_told_which_rank_has_what() -> None:
     model_facts = json.loads(recorded(False).store.metadata["model"])
     names = [one["name"] for one in model_facts["layers"]]
     assert [one["layer"] for one in model_facts["shards"] if one["layer"] not in names] == []

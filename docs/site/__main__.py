@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDES = {  # file of docs/ -> how the menu calls it
     "own_job": "Your own job",
     "own_algorithm": "Your own algorithm, strategy or scene",
+    "own_scene": "Your own scene",
     "reinforcement_learning": "Reinforcement learning",
     "debugging_a_hang": "Debugging a hang",
     "teaching_a_class": "Teaching a class",

@@ -290,3 +290,10 @@ export const stairsWords = (index, t) =>
       return `worker ${worker.rank} ${turn ? `in iteration ${turn.iteration + 1}` : "not yet in one"}`;
     })
     .join(", ");
+
+/** @param {ReturnType<typeof stalenessOf>} stale @param {string} pushes  what is pushed */
+export const stalenessWords = ({ n, mean, stalest }, pushes) =>
+  n
+    ? `${pushes}s had missed ${mean.toFixed(1)} updates on average` +
+      `${stalest ? `, those of worker ${stalest.rank} ${stalest.mean.toFixed(1)}` : ""}`
+    : "no update yet";

@@ -1,0 +1,31 @@
+"""The runs of tests/js/recorded/ in a page, replayed: no rank is started."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page
+
+from tests.browser.conftest import wait_for
+from tests.browser.test_overview import HOST
+from workbench.common.assets import stage_module, theme
+
+FOLDER = Path(__file__).parents[1] / "js" / "recorded"
+
+
+def replay(page: Page, name: str) -> Locator:
+    """Return the stage of a page that replays that run, once it has its rows."""
+    record = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+    message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None}
+    header = {**record["header"], **message, "run": {"id": name, **record["run"]}}
+    page.expose_function("hear", lambda _: None)
+    module = base64.b64encode(stage_module().encode()).decode()
+    page.set_content(HOST % (theme(), module))
+    stage = page.locator(".wb-stage")
+    stage.wait_for()
+    page.evaluate("(all) => window.take(all)", json.dumps([[header, record["bytes"]]]))
+    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
+    return stage

@@ -144,6 +144,15 @@ def test_killed_at_any_moment_a_rank_takes_nothing_along(seed: int) -> None:
     assert_nothing_lost(result, whole)
 
 
+def test_a_server_that_workers_leave_last_ends_its_chain_too() -> None:
+    """Its workers' farewells come late: the other server has ended its own chain by then."""
+    slow = wb.Network(links={f"{rank}->1": wb.Link(latency="200 ms") for rank in (2, 3)})
+    with wb.run(served(replicas=2, iterations=LONG, network=slow)) as run:
+        training(run, 2)
+        run.stop()
+        assert run.wait(timeout=90).ok
+
+
 @pytest.mark.parametrize("consistency", first(1, ["bsp", "asp", "ssp", "dssp"]))
 def test_a_grant_is_given_only_once_the_replica_has_the_push(consistency: str) -> None:
     """The link between the servers is slow: without the wait the copy would be far behind."""

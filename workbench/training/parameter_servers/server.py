@@ -160,6 +160,7 @@ class Server:
                     self._let_finished_leave()
                 self._heed_stop()
                 self._let_start()
+        self.service.say_over()  # the last worker may have left after the other servers said so
         job.ended_ns = now()
         if job.exp.recovers:  # a last checkpoint would wait for a server that is lost too
             self._check_workers()

@@ -190,12 +190,17 @@ class Service:
         """Handle what has arrived from other servers. ``finished``: no worker pushes any more."""
         if self._recovers and (self._border is None or not self._border.reached):
             leave_if_told(self._job, self._server.newest)
+        if finished:
+            self.say_over()
         if self._chains is None:
             return
-        if finished:
-            self._chains.say_over()
         for key in [key for key, (work, _) in self._chains.inbox.items() if work.is_completed()]:
             self._chains.handle(key)
+
+    def say_over(self) -> None:
+        """Tell the chains that no update of this server follows."""
+        if self._chains is not None:
+            self._chains.say_over()
 
     def wait_for_end(self) -> None:
         """Wait until the first server has all that was trained, where it could be lost."""

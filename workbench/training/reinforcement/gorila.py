@@ -129,9 +129,11 @@ class _WithActors(Service):
 
     def progress(self, *, finished: bool) -> None:
         super().progress(finished=finished)
-        if finished:
-            self._pulls.end()
         self._pulls.look(0)
+
+    def say_over(self) -> None:
+        super().say_over()
+        self._pulls.end()
 
     def wait_for_end(self) -> None:
         self._pulls.finish()

@@ -302,7 +302,10 @@ def main() -> int:
             good = modes[options.what](served, options)
         finally:
             end(served)
-            traces = served.log.read_text().count("Traceback")
+            log = served.log.read_text()
+            traces = log.count("Traceback")
+            if traces:
+                say(log[log.index("Traceback") - 500 :][:4000])
     say(f"{traces} tracebacks in the server's log" if traces else "well" if good else "NOT WELL")
     return int(not good or traces > 0)
 

@@ -31,6 +31,15 @@ export function duration(ns) {
 }
 
 /**
+ * How long what has not ended has lasted: so far, while the run goes on.
+ * @param {number} ns @param {{state: string}} known
+ */
+export function lastedWords(ns, known) {
+  const lasted = ns < 1e3 ? "less than 1 µs" : duration(ns);
+  return isOver(known) ? `${lasted}, until the run ended` : `${lasted} so far`;
+}
+
+/**
  * What ranks do with their parts in a collective: now, then, going on.
  * @param {string} collective
  * @returns {[string, string, string]}
@@ -104,6 +113,7 @@ export const callNumber = ({ table }, { number }) =>
 export function badge({ known, call: ownCall, current, live, held }, behind, player) {
   const call = current ?? ownCall;
   const over = isOver(known);
+  const stands = known.state === "failed" && live; // at its last moment
   const by = call?.words;
   const parts = [by ? by.real : isPlanned(call) ? "planned: computed, nothing ran" : "real"];
   if (call && by) parts.push(`${by.units.iteration} ${numberWords(call)}`);
@@ -122,10 +132,11 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
   if (held) parts.push("held");
   else if (known.control?.held && live)
     parts.push("you hold the ranks"); // no pace is theirs
+  else if (stands) return parts.join(" · ");
   else if (player.pace) parts.push(speed(1e6 / player.pace));
   else if (!player.key) parts.push("×1");
   else if (call) parts.push(speed(call.clock.stretch));
-  if (over) parts.push("replayed");
+  if (over) parts.push(...(held ? [] : ["replayed"]));
   else if (live && !known.control?.held && Number.isFinite(behind))
     parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
   if (call && !held && !player.pace && player.key && !call.clock.even)

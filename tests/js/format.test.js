@@ -90,6 +90,11 @@ test("the badge says what the picture is", () => {
     badge({ ...look, call: { ...call, left_out: "first 2 of 9 pieces a chunk" } }, 0, telling),
     /call 7 of 7 · first 2 of 9 pieces a chunk · ×1\/2/,
   );
+  const failed = { ...known, state: "failed" };
+  assert.equal(badge({ ...look, known: failed }, 9e9, telling), "real · call 7 of 7", "it stands");
+  assert.match(badge({ ...look, known: failed, live: false }, 9e9, telling), / · replayed$/);
+  const over = { ...look, held: true, known: { ...known, state: "finished" } };
+  assert.equal(badge(over, 0, telling), "real · call 7 of 7 · held");
   assert.match(badge({ ...look, held: true }, 0, telling), /^real · call 7 of 7 · held/);
   assert.match(badge(look, 0, { ...telling, pace: 1e4 }), / ×1\/100 /);
   assert.equal(

@@ -180,7 +180,11 @@ test("while it goes on, what is not known yet is not claimed", () => {
   assert.ok(open.ends.rebuild > 0 && Number.isNaN(open.ends.restore));
   assert.match(
     recoverySentence(joining, [open], 42 * MS, true, NaN),
-    /^Rank 1 was killed in iteration 3: the members take over/,
+    /^Rank 1 was killed in iteration 3: the members take over .* so far\.$/,
+  );
+  assert.match(
+    recoverySentence({ ...joining, state: "failed" }, [open], 42 * MS, false, NaN),
+    /the members take over .*, until the run ended\.$/,
   );
 });
 
@@ -201,7 +205,15 @@ test("in words: who, with whom, and what it cost", () => {
       "after the fault.",
   );
   const end = recoverySentence(known, [loss], 70 * MS, true, goodputOf(known));
-  assert.match(end, /^Ranks 0, 1 and 2 train again\. Goodput/);
+  assert.match(end, /^Ranks 0, 1 and 2 trained again\. Goodput/);
+  const at = (own, newest) => recoverySentence({ ...known, ...own }, [loss], 70 * MS, newest, NaN);
+  assert.match(at({ state: "running" }, true), /^Ranks 0, 1 and 2 train again\./);
+  const stopped = { run: { ...known.run, iterations: 9 }, counters: { iteration: 3 } };
+  assert.match(
+    at(stopped, true),
+    /^Ranks 0, 1 and 2 trained again, until the run ended after 4 of 9 iterations\./,
+  );
+  assert.match(at(stopped, false), /^Ranks 0, 1 and 2 train again\./, "at the playhead");
   assert.doesNotMatch(end, /fail/);
   assert.match(
     recoverySentence(known, [loss], 15 * MS, false, NaN),

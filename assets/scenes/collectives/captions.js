@@ -18,6 +18,7 @@ import { generationsOf, lostAt } from "../../engine/generations.js";
 import { heldWithin } from "../../engine/holds.js";
 import { lastToJoin } from "../../engine/lateness.js";
 import { failedHere } from "../../engine/failure_caption.js";
+import { isOver } from "../../engine/player.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
 import { messagesSentence } from "./message_captions.js";
 import {
@@ -26,6 +27,7 @@ import {
   deedWords,
   duration,
   isPlanned,
+  lastedWords,
   pieceName,
   sentence,
 } from "../../engine/format.js";
@@ -159,9 +161,9 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
   if (poison) return reachedWords(poison, reading.holdings, holdingsAt(reading.holdings, frame.t));
   const takes = call.complete
     ? `this call takes ${duration(span)}`
-    : `this call has lasted ${duration(span)} so far`;
+    : `this call ${isOver(known) ? "" : "has "}lasted ${lastedWords(span, known)}`;
   const against =
-    ideal > 0 && ideal < 0.8 * span
+    ideal > 0 && ideal < 0.8 * span && (call.complete || !isOver(known))
       ? ` where ${slowest ? "equal links" : "hops as fast as the fastest"} need ${duration(ideal)}`
       : "";
   const waiting = (/** @type {number[]} */ ranks, /** @type {string} */ then) =>
@@ -212,7 +214,7 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
         ? "what each has"
         : "nothing"; // a row of the whole call is written at its end
   const whole = size + (call.name && !isPlanned(call) ? ` (${call.name})` : "");
-  const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${duration(span)} so far`}`;
+  const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${lastedWords(span, known)}`}`;
   if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; no rank waits long.`;
   return (
     `${moved}; rank ${longest.rank} waits longest, ${duration(longest.end - longest.start)} ` +

@@ -7,7 +7,7 @@
  * @typedef {import("../../engine/player.js").Known} Known
  */
 import { RECOVERY_PHASES, RESTARTED } from "../../engine/recoveries.js";
-import { bytes, counted, duration, grouped } from "../../engine/format.js";
+import { bytes, counted, duration, grouped, lastedWords } from "../../engine/format.js";
 import { failedWords } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
 import { sourceWords, updatesLostWords } from "../../engine/regained_words.js";
@@ -157,6 +157,18 @@ export function phaseAt({ origin, ends }, t) {
   return RECOVERY_PHASES.find((phase) => !(ends[phase] <= t)) ?? null;
 }
 
+/** @param {Known} known @param {boolean} newest */
+const trainWords = (known, newest) => (newest && isOver(known) ? "trained" : "train");
+
+/** Where a run that is over ended before its last iteration. @param {Known} known @param {boolean} newest */
+function endWords({ state, run, counters }, newest) {
+  const done = (counters?.iteration ?? -1) + 1;
+  const all = run?.iterations ?? -1;
+  return newest && isOver({ state }) && done > 0 && done < all
+    ? `, until the run ended after ${grouped(done)} of ${counted(all, "iteration")}`
+    : "";
+}
+
 /**
  * One sentence of the moment.
  * @param {Known} known
@@ -182,10 +194,12 @@ export function recoverySentence(known, losses, t, newest, goodput) {
   const phase = phaseAt(now, t);
   const [who] = recoveryHead(now);
   if (phase && !(phase === "rebuild" && !now.after && isOver(known)))
-    return `${who}: ${PHASE_WORDS[phase][1]}, ${duration(Math.max(0, t - now.origin))} so far.`;
-  const members = now.after ? `${upper(someRanks(now.after.members))} train` : who;
+    return `${who}: ${PHASE_WORDS[phase][1]}, ${lastedWords(Math.max(0, t - now.origin), known)}.`;
   const many = begun.length > 1 ? `after ${begun.length} recoveries` : "again";
-  return `${now.after ? `${members} ${many}` : members}. ${goodputWords(goodput)}`;
+  const goesOn = now.after
+    ? `${upper(someRanks(now.after.members))} ${trainWords(known, newest)} ${many}${endWords(known, newest)}`
+    : who;
+  return `${goesOn}. ${goodputWords(goodput)}`;
 }
 
 /**

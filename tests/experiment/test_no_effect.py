@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,19 @@ def test_the_user_is_warned_at_the_line_that_runs(begin: Callable[[wb.Experiment
         begin(wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")).wait(60)
     (warning,) = caught
     assert Path(warning.filename) == Path(__file__)
+
+
+def test_a_warning_from_a_thread_of_ours_is_at_the_line_that_had_it_started() -> None:
+    exp = wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")
+    with pytest.warns(UserWarning, match="grace = '7 s' has no effect") as caught:
+        wb.compare({"one": exp}).wait(timeout=90)
+    assert {Path(one.filename) for one in caught} == {Path(__file__)}
+
+
+def test_a_warning_from_a_thread_of_the_user_s_is_at_the_function_that_it_calls() -> None:
+    exp = wb.Experiment(iterations=2, ranks=1, strategy="sequential", grace="7 s")
+    warned = pytest.warns(UserWarning, match="grace = '7 s' has no effect")
+    with warned as caught, ThreadPoolExecutor() as pool:
+        pool.submit(start, exp).result().wait(60)
+    (warning,) = caught
+    assert warning.filename == start.__code__.co_filename

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.common.errors import WorkbenchError
+from workbench.common.user_warnings import with_user_line
 
 GENTLE = 0.5  # seconds from the word to stop until a thread is interrupted where it is
 LONGEST = 20.0  # seconds for all to be over, on a busy machine
@@ -56,7 +57,7 @@ def start(
     pool, or after a wait of less than a second. ``launches``: the thread starts ranks, so
     ``wb.shutdown()`` stops it too.
     """
-    thread = threading.Thread(target=_do, args=(work,), name=name, daemon=True)
+    thread = threading.Thread(target=_do, args=(with_user_line(work),), name=name, daemon=True)
     _running[thread] = _Task(stop, launches)
     _native.difference_update([one for one in [*_native] if not _is_there(one)])
     try:

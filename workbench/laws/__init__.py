@@ -6,10 +6,9 @@ which rank, operation, step, chunk and slot broke it. ``check_events`` asks all 
 
 from __future__ import annotations
 
-import warnings
-
 import polars as pl
 
+from workbench.common.user_warnings import warn_user
 from workbench.laws.collectives import complete_sums, everyone_takes_part, steps_and_bytes
 from workbench.laws.experience import conserved_experience
 from workbench.laws.results import replicas_identical, sum_error
@@ -60,7 +59,7 @@ def check_events(
     events = plain_texts(events)
     of_chunks = list[Violation]()
     if folded := coarser(events):
-        warnings.warn(f"{folded}: {NOT_JUDGED} are not judged", stacklevel=2)
+        warn_user(f"{folded}: {NOT_JUDGED} are not judged")
     else:
         of_chunks += nested_spans(events)
         of_chunks += matched_messages(events, complete=complete)

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Self
 
 from workbench.common import live_runs
 from workbench.common.arguments import Function, checked
+from workbench.common.user_warnings import warn_user
 from workbench.launchers.processes.launcher import Launcher
 from workbench.shared_memory.control_block import STOP, Control
 
@@ -124,9 +124,8 @@ def _note_unreferenced(run: Lifetime, owner: int) -> None:
     if ends or os.getpid() != owner or live_runs.goes_on_alone():
         return
     run._call_off("no reference to the run was left")
-    warnings.warn(
+    warn_user(
         f"{run!r} is live and no reference to it is left, so it ends now. Keep it (run = "
         "wb.run(...)) and wait for it (run.wait()), or end it: `with wb.run(...) as run:`",
         ResourceWarning,
-        stacklevel=3,  # where the last reference went
     )

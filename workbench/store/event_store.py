@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import polars as pl
 from workbench.common import heap, threads
 from workbench.common.arguments import Facts, Job, Number, Place, checked
 from workbench.common.units import counted
+from workbench.common.user_warnings import warn_user
 from workbench.store import parquet, table, trace_folder
 from workbench.store.private_folder import private_folder
 from workbench.store.table import Batch, Names, Records
@@ -271,9 +271,8 @@ class Store:
                     2**62
                 )  # one failure is enough: keep everything in memory from here
                 self._spiller = None
-            warnings.warn(
-                f"older events stay in memory: writing them to {self._folder} failed: {error}",
-                stacklevel=1,
+            warn_user(
+                f"older events stay in memory: writing them to {self._folder} failed: {error}"
             )
         else:
             with self._reading, self._lock:

@@ -244,16 +244,10 @@ test(
 
 test("a call that goes on is told as one", () => {
   const rows = ringRows(4, { slow: [2, 6] }).filter((r) => r.kind !== "collective" || r.rank !== 3);
-  assert.match(
-    says(4, rows, 0.5, {
-      known: {
-        run: { emulated: [{ from: 2, to: 3, made: "emulated: 1 Mbit/s", down: false }] },
-        state: "running",
-      },
-    }),
-    /this call has lasted [\d.]+ ms so far/,
-  );
-  assert.match(says(4, rows, 0.5, { known: { state: "finished" } }), /, until the run ended\.$/);
+  const run = { emulated: [{ from: 2, to: 3, made: "emulated: 1 Mbit/s", down: false }] };
+  const told = (state) => says(4, rows, 0.5, { known: { run, state } });
+  assert.match(told("running"), /this call has lasted [\d.]+ ms so far/);
+  assert.match(told("finished"), /, until the run ended\.$/);
 });
 
 test(

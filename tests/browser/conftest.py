@@ -152,8 +152,8 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     env["PYTHONPATH"] = str(ROOT)
     command = [
         sys.executable,
-        "-m",
-        "jupyterlab",
+        "-c",
+        ending_with_us("from jupyterlab.labapp import main\nmain()"),
         "--no-browser",
         "--expose-app-in-browser",
         "--allow-root",

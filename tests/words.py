@@ -43,6 +43,8 @@ EXCEPTIONS = {  # words that stay: why
     "waits for ever; arrow": "outputs of chapters 7 and 11b show it",
     "Nobody can go on": "outputs of chapter 12 show it",
     "made anew: generation": "the same",
+    "Who touches it, when?": "the question of a preset, in outputs of chapter 0",
+    "Whom does it keep waiting?": "the same",
     "two neighbours only": "the title or question of a preset, in outputs of chapter 0",
     "Gossip with everybody": "the same",
     "Pairs, nobody waits": "the same",

@@ -48,7 +48,7 @@ def _by_policy() -> list[Words]:
         ),
         (
             "Server: SSP",
-            "The same job, with a wall 3 iterations ahead of the slowest. Which touch it, when?",
+            "The same job, with a wall 3 iterations ahead of the slowest. Who touches it, when?",
             lambda: served(consistency="ssp"),
         ),
         (
@@ -74,7 +74,7 @@ def _several_servers() -> list[Words]:
         ),
         (
             "A hot server",
-            "Six workers queue for one server behind slow links. Which does it keep waiting?",
+            "Six workers queue for one server behind slow links. Whom does it keep waiting?",
             lambda: Experiment(
                 strategy="parameter_server",
                 ranks=7,

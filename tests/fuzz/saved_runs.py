@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
 import random
 import select
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import polars as pl
 
 from tests.fuzz.made_up import text, value
 from tests.synthetic import training
+from workbench.store.checksum import BLANK, seal
 from workbench.store.event_store import Store
+from workbench.store.parquet import FORMAT
 from workbench.store.table import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,17 +102,25 @@ def made_by_hand(chance: random.Random) -> bytes:
                 frame = frame.with_columns(pl.lit(1).alias(text(chance) or "x"))
             case _ if name in frame.columns:
                 frame = frame.with_columns(pl.col(name).cast(pl.String))
-    document: dict[str, Any] = {"format": chance.choice((1, 1, 2)), "dropped": 0, "metadata": {}}
+    document: dict[str, Any] = {
+        "format": chance.choice((FORMAT, FORMAT, FORMAT, 1)),
+        "checksum": BLANK,
+        "dropped": 0,
+        "metadata": {},
+    }
     if chance.random() < 0.5:
         names = ("experiment", "pipeline", "overhead", "samples", "planned", "cores", "ranks")
         junk = chance.choice(("[", "{}", "null", "3", "ranks: x", '{"a": 1}', "a: &b [*b]", "[[]]"))
         document["metadata"] = {chance.choice(names): junk}
     if chance.random() < 0.5:
-        document[chance.choice([*document, "checksum"])] = value(chance)
+        document[chance.choice([*document])] = value(chance)
     try:
         facts = json.dumps(document)
     except ValueError:
         facts = "{"
-    file = io.BytesIO()
-    frame.write_parquet(file, metadata={"workbench": facts})
-    return file.getvalue()
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        path = Path(file.name)
+        frame.write_parquet(path, metadata={"workbench": facts})
+        with contextlib.suppress(AssertionError):  # the document has no place for a checksum
+            seal(path)
+        return path.read_bytes()

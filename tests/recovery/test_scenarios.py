@@ -65,7 +65,7 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
         ("faults: [{fault: kill, rank: 9, at_iteration: 1}]", "no rank 9; ranks=4 are 0 to 3"),
         ("faults: [{fault: melt, rank: 1, at_iteration: 1}]", "'kill', 'freeze', 'slow'"),
         ("faults: [{fault: kill, rank: 1}]", "say when: at_iteration=10"),
-        ("faults: [{fault: kill, rank: 1, at_iteration: 1, after: 2 s}]", "a second moment"),
+        ("faults: [{fault: kill, rank: 1, at_iteration: 1, after: 2 s}]", "is another moment"),
         ("faults: [{fault: kill, rank: 1, at_iteration: 99}]", "never happens"),
         ("faults: [{fault: kill, rank: 1, when: {rank: 8, step: 1}}]", "no rank 8"),
         ("faults: [{fault: cut, source: 1, target: 1, after: 1 s}]", "a link joins two ranks"),

@@ -349,7 +349,7 @@ def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
     idle = curves.select("bubble")
     assert idle.drop("rank", "planned").sum_horizontal().to_list() == pytest.approx([1] * 3)
     assert idle["planned"][0] == pytest.approx(2 / 6), "(K-1) / (M+K-1)"
-    assert idle["imbalance"][0] > 0.1 > idle["imbalance"][1]
+    assert idle["imbalance"][0] > max(0.1, idle["imbalance"][1]), "stage 1 is the slowest"
     held = curves.select("activations")
     counts = held.filter(what="in flight").group_by("stage").agg(pl.col("value").max())
     assert counts.sort("stage")["value"].to_list() == [3, 2, 1]

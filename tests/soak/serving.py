@@ -63,7 +63,7 @@ async def begin(page: Visitor, message: dict[str, Any]) -> str:
 
 
 class Held(NamedTuple):
-    """What the server holds: MB of memory, open descriptors, entries in its temporary folder."""
+    """A server's memory in MB, its open descriptors, and the entries of its temporary folder."""
 
     megabytes: float
     descriptors: int
@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 
 async def many_runs(served: Served, runs: int, presets: Sequence[str] = ()) -> list[Held]:
-    """Return what the server holds after each of them. One visitor starts them all: of these
+    """Return what a server holds after each of these runs. One visitor starts them all: of these
     presets one after the other, where there are any.
     """
     reader, held = Reader(), list[Held]()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -72,6 +73,28 @@ def test_spark() -> None:
     check("spark")
 
 
+def test_a_run_s_own_spark_session_leaves_no_warehouse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark makes a folder for tables in the current one with its first catalog."""
+    if not find_spec("pyspark") or not shutil.which("java"):
+        pytest.skip("not run here: no pyspark, or no Java")
+    units = f"transform(sequence(0, {ROWS - 1}), i -> double(i = id))"
+    file = tmp_path / "units.py"
+    file.write_text(
+        "def rows(spark):\n"
+        f"    units = spark.range({ROWS}).selectExpr('{units}')\n"
+        "    units.repartition(2).createOrReplaceTempView('units')\n"
+        "    return spark.sql('select * from units')\n"
+    )
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    exp = counted("asynchronous", "epoch", launcher="spark")
+    with wb.run(exp.replace(options={**exp.options, "rows": f"{file}:rows"})) as run:
+        assert run.wait(240).ok
+    assert not [*here.iterdir()]
+
+
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A Spark session of this process, as a notebook has one."""
@@ -81,9 +104,10 @@ def spark() -> Iterator[Any]:
 
     from workbench.launchers.spark import _end
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.sql.warehouse.dir", folder)
         builder = builder.config("spark.driver.host", "127.0.0.1")
         session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
         session.sparkContext.setLogLevel("ERROR")

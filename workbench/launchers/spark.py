@@ -14,6 +14,7 @@ import contextlib
 import os
 import secrets
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Launcher(AgentLauncher):
     def __init__(self) -> None:
         super().__init__()
         self._session: Any = None  # where it is this run's
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of that session
         self._context: Any = None
         self._group = f"workbench-{secrets.token_hex(4)}"
         self._job_over, self._why = threading.Event(), ""
@@ -131,6 +133,8 @@ class Launcher(AgentLauncher):
         builder = builder.master(self.config.master or f"local[{count}]")
         builder = builder.config("spark.ui.enabled", "false").config("spark.driver.host", host)
         builder = builder.config("spark.driver.bindAddress", host)
+        self._folder = tempfile.TemporaryDirectory(prefix="workbench-spark-")
+        builder = builder.config("spark.sql.warehouse.dir", self._folder.name)  # not the user's
         try:
             self._session = builder.getOrCreate()
         except Exception as error:
@@ -170,7 +174,9 @@ class Launcher(AgentLauncher):
             self._server = None
         if self._session is not None:
             _end(self._session)
-        self._session = self._context = None
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._session = self._context = self._folder = None
 
 
 class _Fed:

@@ -1,14 +1,18 @@
 // @ts-check
 /**
- * The rank that comes last to a call, and by how much it is late: a rank is late only if it had time
- * to be there. Ranks that leave one call one after another come to the next one so too, and none of
- * them is late. Pure functions of the table.
+ * The rank that comes last to a call, and by how much it is late by its own doing: by the rule of
+ * analysis/arrivals.py. A rank whose previous call has just ended was kept by that call, and ranks
+ * that leave one call one after another come to the next one so too: none of them is late. Pure
+ * functions of the table.
  *
  * @typedef {import("./table.js").Table} Table
- * @typedef {{rank: number, first: number, at: number, after: number, late: number, core: number}}
- *   LastRank  at: when it joined, ns from the call's start; after: since the first rank did; late: so
- *   much earlier it could have joined; core: of that it waited for a core
+ * @typedef {{rank: number, first: number, at: number, after: number, late: number, core: number,
+ *   inside: boolean}}
+ *   LastRank  at: when it joined, ns from the call's start; after: since the first rank did; late: how
+ *   much longer than the others it took since its call before, and others waited for it alone; core:
+ *   of that it waited for a core; inside: it was still in its call before when the first rank joined
  */
+import { median } from "./rates.js";
 import { COMPUTES, placeInLane } from "./waits.js";
 
 const LOOKED_AT = 400; // rows of a lane before the call
@@ -25,23 +29,37 @@ export function lastToJoin(table, call) {
   const known = lastRanks.get(call);
   if (known !== undefined) return known;
   const came = [...call.came].sort((a, b) => a[1] - b[1]);
-  const [first, begin] = came[0] ?? [-1, 0];
-  const [rank, at] = came[came.length - 1] ?? [-1, 0];
-  const joined = call.start + at;
-  const free = Math.max(call.start + begin, freeSince(table, call, rank, joined));
-  const last =
-    came.length < 2
-      ? null
-      : {
-          rank,
-          first,
-          at,
-          after: at - begin,
-          late: joined - free,
-          core: coreWait(table, rank, free, joined),
-        };
+  const last = came.length < 2 ? null : lastOf(table, call, came);
   lastRanks.set(call, last);
   return last;
+}
+
+/**
+ * @param {Table} table
+ * @param {import("./model.js").Call} call
+ * @param {[number, number][]} came  each rank and when it joined, the first one first
+ * @returns {LastRank}
+ */
+function lastOf(table, call, came) {
+  const [first, begin] = came[0];
+  const [rank, at] = came[came.length - 1];
+  const joined = call.start + at;
+  const alone = at - came[came.length - 2][1]; // for so long all others wait for it alone
+  const since = came.map(([one, start]) => freeSince(table, call, one, call.start + start));
+  const free = came.map(([, start], i) => call.start + start - since[i]);
+  const own = free.pop() ?? Infinity;
+  const others = free.filter(Number.isFinite);
+  const usual = others.length ? median(others) : NaN;
+  const late = Number.isFinite(own - usual) ? Math.max(0, Math.min(alone, own - usual)) : alone;
+  return {
+    rank,
+    first,
+    at,
+    after: at - begin,
+    late,
+    core: coreWait(table, rank, joined - late, joined),
+    inside: since[came.length - 1] > call.start + begin,
+  };
 }
 
 /**
@@ -59,22 +77,34 @@ function* rowsBefore(table, rank, t) {
 }
 
 /**
- * When a rank was last in another call, or waited for a message, before it joined this one.
+ * Since when a rank was free as it joined a call: since its call before began or its last row of
+ * communication ended, whichever was later; -Infinity before the first one.
  * @param {Table} table
  * @param {import("./model.js").Call} call
  * @param {number} rank
  * @param {number} joined
  */
 function freeSince(table, call, rank, joined) {
+  const { code, passages } = table;
+  const calls = new Set([code.collective, code.wait, code.send, code.recv]);
+  const isOther = (/** @type {number} */ row) =>
+    passages.op[table.passage[row]] !== call.op ||
+    table.text(passages.group[table.passage[row]]) !== call.group;
   let since = -Infinity;
-  for (const row of rowsBefore(table, rank, joined)) {
-    const kind = table.kind[row];
-    if (kind !== table.code.collective && kind !== table.code.wait) continue;
-    const passage = table.passage[row];
-    const own =
-      table.passages.op[passage] === call.op &&
-      table.text(table.passages.group[passage]) === call.group;
-    if (!own) since = Math.max(since, table.end[row]);
+  for (const lane of table.lanes.values()) {
+    if (lane.rank !== rank) continue;
+    const end = placeInLane(table, lane, joined);
+    for (let i = end - 1; i >= Math.max(0, end - LOOKED_AT); i--) {
+      const row = lane.rows[i];
+      if (!calls.has(table.kind[row]) || !isOther(row)) continue;
+      since = Math.max(since, table.end[row]);
+      break; // rows of a lane stand in the order of their ends
+    }
+    for (let i = end; i < Math.min(lane.length, end + LOOKED_AT); i++) {
+      const row = lane.rows[i];
+      if (table.kind[row] === code.collective && table.start[row] < joined && isOther(row))
+        since = Math.max(since, table.start[row]); // it goes on
+    }
   }
   return since;
 }

@@ -4,6 +4,7 @@ import { frameAt, openCall } from "../../assets/engine/model.js";
 import { noteHold } from "../../assets/engine/holds.js";
 import { readingOf } from "../../assets/engine/rates.js";
 import { collectiveSentence, middleFact } from "../../assets/scenes/collectives/captions.js";
+import { lastToJoin } from "../../assets/engine/lateness.js";
 import { US, lookAt, ringRows } from "./simulated.js";
 
 test("a rank that comes straight from the call before is not late", () => {
@@ -46,4 +47,26 @@ test("how long a chunk takes leaves out the time in which the reader held the ra
   noteHold(look.known.table, true, at);
   noteHold(look.known.table, false, at + held);
   assert.equal(range(), "320 µs", "what was on its way when they were held tells nothing");
+});
+
+test("a rank that came late out of the call before, and computed like the others, is not late", () => {
+  const [ms, late] = [1000 * US, 20_000 * US];
+  const before = ringRows(3, { hop: 3000, context: { op: 0 } });
+  const first = before.map((r) =>
+    r.kind === "collective" ? { ...r, end: 60 * ms + (r.rank === 2 ? late : 0) } : r,
+  );
+  const next = ringRows(3, { hop: 3000, came: [0, 0, 20_000], context: { op: 1 } }).map((r) => ({
+    ...r,
+    start: r.start + 160 * ms,
+    end: r.end + 160 * ms,
+  }));
+  const { known } = lookAt(3, [...first, ...next], 0);
+  const call = openCall(known.table, known.table.calls[1]);
+  const last = lastToJoin(known.table, call);
+  assert.deepEqual([last.rank, last.after, last.late, last.inside], [2, late, 0, false]);
+  const look = { ...lookAt(3, first, 0), known, call, t: call.start };
+  assert.match(
+    collectiveSentence(look, readingOf(call, known), frameAt(call, 0)),
+    /^Rank 2 came 20\.0 ms after rank 0, as late as it came out of the call before\./,
+  );
 });

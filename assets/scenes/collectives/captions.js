@@ -199,8 +199,12 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
   if (last && last.after > LATE * span) {
     const hop = median([...reading.links.values()].map((link) => link.hop));
     return (
-      `The calls run into one another: rank ${last.rank} was still in the one before when rank ` +
-      `${last.first} joined. ${hop > 0 ? `A hop takes ${duration(hop)}, and t` : "T"}${takes.slice(1)}.`
+      (last.inside
+        ? `The calls run into one another: rank ${last.rank} was still in the one before when ` +
+          `rank ${last.first} joined`
+        : `Rank ${last.rank} came ${duration(last.after)} after rank ${last.first}, as late as it ` +
+          "came out of the call before") +
+      `. ${hop > 0 ? `A hop takes ${duration(hop)}, and t` : "T"}${takes.slice(1)}.`
     );
   }
   const longest = call.waits.reduce(

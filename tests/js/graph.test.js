@@ -9,7 +9,7 @@ import {
   modelOf,
 } from "../../assets/scenes/model/fold.js";
 import { breakLines } from "../../assets/scenes/model/place.js";
-import { underGraph } from "../../assets/scenes/model/hits.js";
+import { hitUnder as underGraph } from "../../assets/scenes/model/hits.js";
 import { AUTO, CASES, OPEN, SHUT, laid, lenet, skips, transformer } from "./modelled.js";
 import { sample } from "./sample.js";
 

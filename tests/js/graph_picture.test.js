@@ -4,18 +4,18 @@ import {
   drawMemory,
   drawModelLine,
   drawStageTimes,
-  graphChartHeight,
+  chartHeight as graphChartHeight,
   memoryOf,
   stripOf,
 } from "../../assets/scenes/model/charts.js";
-import { cometSpot, drawGraph, weightOf } from "../../assets/scenes/model/draw.js";
+import { cometSpot, drawPicture as drawGraph, weightOf } from "../../assets/scenes/model/draw.js";
 import { foldGraph, modelOf } from "../../assets/scenes/model/fold.js";
 import { drawParts, layersNamed, partLines, shardingOf } from "../../assets/scenes/model/shards.js";
 import { perMicrobatch, trafficOf } from "../../assets/scenes/model/traffic.js";
 import {
   cutLines,
   cutWords,
-  graphSentence,
+  sentenceOf as graphSentence,
   nodeLines,
   rateOf,
   stageLines,

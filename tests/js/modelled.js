@@ -1,7 +1,7 @@
 // Models as a run's header tells them, and the messages of a pipeline over them, written out: for
 // tests without a run.
 import { foldGraph, modelOf } from "../../assets/scenes/model/fold.js";
-import { graphPlace } from "../../assets/scenes/model/place.js";
+import { placeOf as graphPlace } from "../../assets/scenes/model/place.js";
 import { row } from "./rows.js";
 
 const kB = 1000;

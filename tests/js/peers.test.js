@@ -5,8 +5,8 @@ import { receive } from "../../assets/engine/page_state.js";
 import { stepped } from "../../assets/engine/steps.js";
 import { doingAt } from "../../assets/engine/rank_activity.js";
 import { mixingAlone, sentOf } from "../../assets/scenes/peers/charts.js";
-import { nextMixing, peersFrame } from "../../assets/scenes/peers/frame.js";
-import { mixes, peersIndexOf } from "../../assets/scenes/peers/index.js";
+import { nextMixing, frameOf as peersFrame } from "../../assets/scenes/peers/frame.js";
+import { mixes, indexOf as peersIndexOf } from "../../assets/scenes/peers/index.js";
 import { mixingOf, mixingsOf } from "../../assets/scenes/peers/call_source.js";
 import { isCall, sourceOf } from "../../assets/engine/call_source.js";
 import {
@@ -14,7 +14,7 @@ import {
   lastMixed,
   nextWords,
   peerWords,
-  peersSentence,
+  sentenceOf as peersSentence,
 } from "../../assets/scenes/peers/captions.js";
 import { allPeers, knownFrom, mixed, ringPeers } from "./mixed.js";
 import { batch, calls } from "./rows.js";

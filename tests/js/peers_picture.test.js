@@ -3,12 +3,17 @@ import { test } from "node:test";
 import { doingAt } from "../../assets/engine/rank_activity.js";
 import { scoreHeight } from "../../assets/drawing/lanes.js";
 import { drawSent, drawSpread, sentOf } from "../../assets/scenes/peers/charts.js";
-import { barScale, drawPeers } from "../../assets/scenes/peers/draw.js";
-import { peersFrame } from "../../assets/scenes/peers/frame.js";
-import { peersIndexOf } from "../../assets/scenes/peers/index.js";
-import { flownSpot, linkWay, peersPlace, underPeers } from "../../assets/scenes/peers/place.js";
+import { barScale, drawPicture as drawPeers } from "../../assets/scenes/peers/draw.js";
+import { frameOf as peersFrame } from "../../assets/scenes/peers/frame.js";
+import { indexOf as peersIndexOf } from "../../assets/scenes/peers/index.js";
+import {
+  flownSpot,
+  linkWay,
+  placeOf as peersPlace,
+  hitUnder as underPeers,
+} from "../../assets/scenes/peers/place.js";
 import { mixingsOf } from "../../assets/scenes/peers/call_source.js";
-import { drawPeersScore, mixingBars } from "../../assets/scenes/peers/score.js";
+import { drawScore as drawPeersScore, mixingBars } from "../../assets/scenes/peers/score.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
 import { allPeers, knownFrom, mixed, ringPeers } from "./mixed.js";
 import { sample } from "./sample.js";

@@ -1,5 +1,8 @@
 // What the pipeline's scene sees of an iteration: for tests without a run.
-import { pipelinePlace, pipelineScale } from "../../assets/scenes/pipeline/place.js";
+import {
+  placeOf as pipelinePlace,
+  scaleOf as pipelineScale,
+} from "../../assets/scenes/pipeline/place.js";
 import { passesOf } from "../../assets/scenes/pipeline/call_source.js";
 import { passOf } from "../../assets/scenes/pipeline/selection.js";
 import { INK } from "./canvas.js";

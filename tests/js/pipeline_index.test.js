@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { actionOf } from "../../assets/scenes/pipeline/follow.js";
-import { hopKey, pipelineIndexOf, taskKey } from "../../assets/scenes/pipeline/index.js";
+import { hopKey, indexOf as pipelineIndexOf, taskKey } from "../../assets/scenes/pipeline/index.js";
 import {
   formulaOf,
   meanTimes,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idleShare } from "../../assets/scenes/pipeline/idle.js";
-import { PipelinePast, pipelineStep } from "../../assets/scenes/pipeline/past.js";
+import { PipelinePast, stepOf as pipelineStep } from "../../assets/scenes/pipeline/past.js";
 import { seenAt } from "./piped_seen.js";
 
 test("a step leads to the next action, microbatch or iteration, and back", () => {

@@ -13,19 +13,19 @@ import { boxOf, drawBars, drawPlan, drawRowNames } from "../../assets/scenes/pip
 import {
   drawBefallen,
   drawChosen,
-  drawPipelineAxis,
-  drawPipelineHead,
+  drawAxis as drawPipelineAxis,
+  drawHead as drawPipelineHead,
 } from "../../assets/scenes/pipeline/draw_axis.js";
 import { idleShare } from "../../assets/scenes/pipeline/idle.js";
-import { pipelineKeys } from "../../assets/scenes/pipeline/legend.js";
+import { keysOf as pipelineKeys } from "../../assets/scenes/pipeline/legend.js";
 import {
   barTop,
   momentAt,
   momentX,
-  pipelineScale,
+  scaleOf as pipelineScale,
   planTop,
   ribbonBase,
-  underPipeline,
+  hitUnder as underPipeline,
 } from "../../assets/scenes/pipeline/place.js";
 import { PageScale } from "../../assets/scenes/pipeline/scale.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawBars } from "../../assets/scenes/pipeline/draw.js";
-import { pipelineKeys } from "../../assets/scenes/pipeline/legend.js";
-import { barTop, momentX, underPipeline } from "../../assets/scenes/pipeline/place.js";
+import { keysOf as pipelineKeys } from "../../assets/scenes/pipeline/legend.js";
+import { barTop, momentX, hitUnder as underPipeline } from "../../assets/scenes/pipeline/place.js";
 import { joinedOf, joinedWords, meshLines, passedOn } from "../../assets/scenes/pipeline/mesh.js";
 import {
   actionWords,
   idleWords,
-  pipelineFactsWords,
-  pipelineLines,
-  pipelineSentence,
+  factsWords as pipelineFactsWords,
+  linesOf as pipelineLines,
+  sentenceOf as pipelineSentence,
   scheduleName,
   stageRowWords,
   taskWords,

@@ -26,14 +26,14 @@ import { doingAt, doingNow } from "../../assets/engine/rank_activity.js";
 import { drawWaterfall } from "../../assets/scenes/recovery/draw.js";
 import {
   recoveryCost,
-  recoveryHead,
-  recoveryLines,
-  recoverySentence,
+  headOf as recoveryHead,
+  linesOf as recoveryLines,
+  sentenceOf as recoverySentence,
 } from "../../assets/scenes/recovery/captions.js";
 import {
   laneUnder,
-  recoveryPlace,
-  recoverySpan,
+  placeOf as recoveryPlace,
+  spanOf as recoverySpan,
   recoveryT,
   recoveryX,
 } from "../../assets/scenes/recovery/place.js";

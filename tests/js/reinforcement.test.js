@@ -3,25 +3,33 @@ import { test } from "node:test";
 import { doingAt } from "../../assets/engine/rank_activity.js";
 import {
   lastLearned,
-  rlCometWords,
-  rlSentence,
-  rlSpotWords,
-  spokenRl,
+  cometWords as rlCometWords,
+  sentenceOf as rlSentence,
+  spotWords as rlSpotWords,
+  spokenWords as spokenRl,
 } from "../../assets/scenes/reinforcement/captions.js";
 import { updatesOf } from "../../assets/scenes/reinforcement/call_source.js";
 import {
-  RL_CHART,
+  CHART as RL_CHART,
   bytesByKind,
   drawKinds,
   drawOld,
   drawReturns,
 } from "../../assets/scenes/reinforcement/charts.js";
-import { drawRl } from "../../assets/scenes/reinforcement/draw.js";
-import { rlFrame, tintStep } from "../../assets/scenes/reinforcement/frame.js";
-import { rlIndexOf, rlRoles } from "../../assets/scenes/reinforcement/index.js";
-import { rlKeys } from "../../assets/scenes/reinforcement/legend.js";
-import { rlMarks } from "../../assets/scenes/reinforcement/marks.js";
-import { rlAlong, rlPlace, rlWay, underRl } from "../../assets/scenes/reinforcement/place.js";
+import { drawPicture as drawRl } from "../../assets/scenes/reinforcement/draw.js";
+import { frameOf as rlFrame, tintStep } from "../../assets/scenes/reinforcement/frame.js";
+import {
+  indexOf as rlIndexOf,
+  rolesOf as rlRoles,
+} from "../../assets/scenes/reinforcement/index.js";
+import { keysOf as rlKeys } from "../../assets/scenes/reinforcement/legend.js";
+import { marksOf as rlMarks } from "../../assets/scenes/reinforcement/marks.js";
+import {
+  spotAlong as rlAlong,
+  placeOf as rlPlace,
+  wayOf as rlWay,
+  hitUnder as underRl,
+} from "../../assets/scenes/reinforcement/place.js";
 import { reinforcementScene } from "../../assets/scenes/reinforcement/scene.js";
 import { roundsOf } from "../../assets/scenes/server/call_source.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";

@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rlSentence, rlSpotWords } from "../../assets/scenes/reinforcement/captions.js";
-import { rlFrame } from "../../assets/scenes/reinforcement/frame.js";
-import { rlIndexOf, rlRoles } from "../../assets/scenes/reinforcement/index.js";
+import {
+  sentenceOf as rlSentence,
+  spotWords as rlSpotWords,
+} from "../../assets/scenes/reinforcement/captions.js";
+import { frameOf as rlFrame } from "../../assets/scenes/reinforcement/frame.js";
+import {
+  indexOf as rlIndexOf,
+  rolesOf as rlRoles,
+} from "../../assets/scenes/reinforcement/index.js";
 import { recorded } from "./recorded.js";
 
 test("a learner that has pushed and not been granted its next update waits for that server", () => {

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lastEpisodes, roundLevels } from "../../assets/scenes/reinforcement/charts.js";
-import { rlFrame } from "../../assets/scenes/reinforcement/frame.js";
-import { rlIndexOf, rlRoles } from "../../assets/scenes/reinforcement/index.js";
-import { rlKeys } from "../../assets/scenes/reinforcement/legend.js";
-import { rlPlace } from "../../assets/scenes/reinforcement/place.js";
+import { frameOf as rlFrame } from "../../assets/scenes/reinforcement/frame.js";
+import {
+  indexOf as rlIndexOf,
+  rolesOf as rlRoles,
+} from "../../assets/scenes/reinforcement/index.js";
+import { keysOf as rlKeys } from "../../assets/scenes/reinforcement/legend.js";
+import { placeOf as rlPlace } from "../../assets/scenes/reinforcement/place.js";
 import { INK } from "./canvas.js";
 import { recorded } from "./recorded.js";
 

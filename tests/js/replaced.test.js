@@ -7,22 +7,26 @@ import { recorded } from "./recorded.js";
 import { generationRows, generationsOf } from "../../assets/engine/generations.js";
 import { goneInPicture } from "../../assets/engine/lost_ranks.js";
 import { lossesOfRanks } from "../../assets/engine/recoveries.js";
-import { recoveryCost, recoveryLines } from "../../assets/scenes/recovery/captions.js";
-import { peersFrame } from "../../assets/scenes/peers/frame.js";
-import { peerFacts, peersIndexOf } from "../../assets/scenes/peers/index.js";
+import { recoveryCost, linesOf as recoveryLines } from "../../assets/scenes/recovery/captions.js";
+import { frameOf as peersFrame } from "../../assets/scenes/peers/frame.js";
+import { peerFacts, indexOf as peersIndexOf } from "../../assets/scenes/peers/index.js";
 import { roundsOf } from "../../assets/scenes/server/call_source.js";
-import { lastUpdates, serverSentence, shardWords } from "../../assets/scenes/server/captions.js";
-import { drawServer } from "../../assets/scenes/server/draw.js";
-import { ruleOf, serverFrame } from "../../assets/scenes/server/frame.js";
-import { serverIndexOf } from "../../assets/scenes/server/index.js";
+import {
+  lastUpdates,
+  sentenceOf as serverSentence,
+  shardWords,
+} from "../../assets/scenes/server/captions.js";
+import { drawPicture as drawServer } from "../../assets/scenes/server/draw.js";
+import { ruleOf, frameOf as serverFrame } from "../../assets/scenes/server/frame.js";
+import { indexOf as serverIndexOf } from "../../assets/scenes/server/index.js";
 import { copiesOn } from "../../assets/scenes/server/keys.js";
-import { aheadOf, serverPlace } from "../../assets/scenes/server/place.js";
+import { aheadOf, placeOf as serverPlace } from "../../assets/scenes/server/place.js";
 import { holderWords } from "../../assets/scenes/shards/captions.js";
-import { drawShards } from "../../assets/scenes/shards/draw.js";
-import { shardFacts, shardsFrame } from "../../assets/scenes/shards/frame.js";
-import { shardsIndexOf } from "../../assets/scenes/shards/index.js";
-import { shardKeys } from "../../assets/scenes/shards/legend.js";
-import { bytesScale, shardsPlace } from "../../assets/scenes/shards/place.js";
+import { drawPicture as drawShards } from "../../assets/scenes/shards/draw.js";
+import { factsOf as shardFacts, frameAt as shardsFrame } from "../../assets/scenes/shards/frame.js";
+import { indexOf as shardsIndexOf } from "../../assets/scenes/shards/index.js";
+import { keysOf as shardKeys } from "../../assets/scenes/shards/legend.js";
+import { bytesScale, placeOf as shardsPlace } from "../../assets/scenes/shards/place.js";
 import { rowWords } from "../../assets/scenes/timeline/captions.js";
 
 /** When the rank was lost, when the next generation began, and the run's end. */

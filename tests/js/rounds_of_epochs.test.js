@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { serverFrame } from "../../assets/scenes/server/frame.js";
-import { serverSentence } from "../../assets/scenes/server/captions.js";
-import { serverIndexOf } from "../../assets/scenes/server/index.js";
+import { frameOf as serverFrame } from "../../assets/scenes/server/frame.js";
+import { sentenceOf as serverSentence } from "../../assets/scenes/server/captions.js";
+import { indexOf as serverIndexOf } from "../../assets/scenes/server/index.js";
 import { tableOf } from "./rows.js";
 import { knownOf } from "./simulated.js";
 import { RULES, served } from "./served.js";

@@ -10,14 +10,14 @@ import {
 import { drawDeal, headings } from "../../assets/scenes/samples/draw.js";
 import {
   columnAt,
-  dealPlace,
+  placeOf as dealPlace,
   pageOf,
   rowAt,
-  underDeal,
+  hitUnder as underDeal,
 } from "../../assets/scenes/samples/place.js";
 import {
   chosenSampleWords,
-  dealSentence,
+  sentenceOf as dealSentence,
   dealWords,
   partLinesOf,
   sampleLines,

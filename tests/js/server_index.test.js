@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { serverIndexOf } from "../../assets/scenes/server/index.js";
+import { indexOf as serverIndexOf } from "../../assets/scenes/server/index.js";
 import { acceptedBy, turnAt, versionAt } from "../../assets/scenes/server/lookups.js";
 import { partsUntil } from "../../assets/scenes/server/worker_time.js";
-import { boundOf, fateOf, heldAt, serverFrame } from "../../assets/scenes/server/frame.js";
+import {
+  boundOf,
+  fateOf,
+  heldAt,
+  frameOf as serverFrame,
+} from "../../assets/scenes/server/frame.js";
 import { flightsBetween, roundsOf } from "../../assets/scenes/server/call_source.js";
 import { Table } from "../../assets/engine/table.js";
 import { packed, row, tableOf } from "./rows.js";

@@ -8,19 +8,19 @@ import {
   stalenessOf,
 } from "../../assets/scenes/server/charts.js";
 import { drawShares, sharesUntil } from "../../assets/scenes/server/shares_chart.js";
-import { drawServer } from "../../assets/scenes/server/draw.js";
-import { boundOf, serverFrame } from "../../assets/scenes/server/frame.js";
+import { drawPicture as drawServer } from "../../assets/scenes/server/draw.js";
+import { boundOf, frameOf as serverFrame } from "../../assets/scenes/server/frame.js";
 import {
   aheadOf,
   binHeights,
   columnX,
   columnsFor,
-  serverPlace,
+  placeOf as serverPlace,
   wayPoint,
   workerSpot,
 } from "../../assets/scenes/server/place.js";
 import { roundsOf } from "../../assets/scenes/server/call_source.js";
-import { drawServerScore, roundBars } from "../../assets/scenes/server/score.js";
+import { drawScore as drawServerScore, roundBars } from "../../assets/scenes/server/score.js";
 import { scoreHeight } from "../../assets/drawing/lanes.js";
 import { INK as SOME, canvas, collisions, onto } from "./canvas.js";
 import { knownOf } from "./simulated.js";

@@ -5,22 +5,27 @@ import { test } from "node:test";
 import { canvas, collisions, onto } from "./canvas.js";
 import { RUN, row, tableOf } from "./rows.js";
 import { sample } from "./sample.js";
-import { drawShards } from "../../assets/scenes/shards/draw.js";
+import { drawPicture as drawShards } from "../../assets/scenes/shards/draw.js";
 import {
   drawHeld,
   drawWhen,
-  shardChartHeight,
+  chartHeight as shardChartHeight,
   shardMoment,
   shardX,
 } from "../../assets/scenes/shards/charts.js";
-import { shardsFrame } from "../../assets/scenes/shards/frame.js";
-import { shardsIndexOf } from "../../assets/scenes/shards/index.js";
-import { bytesScale, partOf, shardsPlace, underShards } from "../../assets/scenes/shards/place.js";
+import { frameAt as shardsFrame } from "../../assets/scenes/shards/frame.js";
+import { indexOf as shardsIndexOf } from "../../assets/scenes/shards/index.js";
+import {
+  bytesScale,
+  partOf,
+  placeOf as shardsPlace,
+  hitUnder as underShards,
+} from "../../assets/scenes/shards/place.js";
 import { shardingsOf } from "../../assets/scenes/shards/call_source.js";
 import {
   holderWords,
-  shardCellWords,
-  shardsSentence,
+  cellWords as shardCellWords,
+  sentenceOf as shardsSentence,
 } from "../../assets/scenes/shards/captions.js";
 
 const US = 1000;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { serverFrame } from "../../assets/scenes/server/frame.js";
+import { frameOf as serverFrame } from "../../assets/scenes/server/frame.js";
 import { serverScene } from "../../assets/scenes/server/scene.js";
-import { serverIndexOf } from "../../assets/scenes/server/index.js";
+import { indexOf as serverIndexOf } from "../../assets/scenes/server/index.js";
 import { meaning, waysOn } from "../../assets/scenes/overview/captions.js";
 import {
   cometWords,
@@ -10,14 +10,14 @@ import {
   momentWords,
   logWords,
   ruleWords,
-  serverSentence,
+  sentenceOf as serverSentence,
   shardWords,
-  spokenServer,
+  spokenWords as spokenServer,
   versionsAt,
   workerWords,
   workersOf,
 } from "../../assets/scenes/server/captions.js";
-import { serverKeys } from "../../assets/scenes/server/legend.js";
+import { keysOf as serverKeys } from "../../assets/scenes/server/legend.js";
 import { SCENES } from "./scenes.js";
 import { CONTROL, RUN, tableOf } from "./rows.js";
 import { knownOf } from "./simulated.js";

@@ -5,7 +5,7 @@ import { drawLanes } from "../../assets/scenes/timeline/draw.js";
 import { hitWords } from "../../assets/scenes/timeline/hit_words.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import {
-  timelinePlace,
+  placeOf as timelinePlace,
   windowFor,
   windowX,
   zoomWindow,

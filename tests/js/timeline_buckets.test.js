@@ -12,7 +12,7 @@ import { drawLanes } from "../../assets/scenes/timeline/draw.js";
 import { hitWords } from "../../assets/scenes/timeline/hit_words.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
 import { keysOf } from "../../assets/scenes/timeline/legend.js";
-import { timelinePlace } from "../../assets/scenes/timeline/layout.js";
+import { placeOf as timelinePlace } from "../../assets/scenes/timeline/layout.js";
 import { INK, paper } from "./paper.js";
 import { row, tableOf } from "./rows.js";
 import { MS, heard, trained } from "./training.js";

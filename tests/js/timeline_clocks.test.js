@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawLanes } from "../../assets/scenes/timeline/draw.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
-import { timelinePlace, windowX } from "../../assets/scenes/timeline/layout.js";
+import { placeOf as timelinePlace, windowX } from "../../assets/scenes/timeline/layout.js";
 import { keysOf } from "../../assets/scenes/timeline/legend.js";
 import { drawOver } from "../../assets/scenes/timeline/overlay.js";
 import { clockWords, knownOf } from "../../assets/scenes/timeline/uncertainty.js";

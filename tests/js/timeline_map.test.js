@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SPAN, SPANS } from "../../assets/scenes/timeline/density.js";
 import { TimelineIndex } from "../../assets/scenes/timeline/index.js";
-import { timelinePlace } from "../../assets/scenes/timeline/layout.js";
+import { placeOf as timelinePlace } from "../../assets/scenes/timeline/layout.js";
 import { TimelineMap, mapShares, reachOf } from "../../assets/scenes/timeline/map.js";
 import { canvas } from "./canvas.js";
 import { INK, paper } from "./paper.js";

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nameOfRow, rowsOfRanks, timelinePlace } from "../../assets/scenes/timeline/layout.js";
+import {
+  nameOfRow,
+  rowsOfRanks,
+  placeOf as timelinePlace,
+} from "../../assets/scenes/timeline/layout.js";
 import { addMean } from "../../assets/scenes/timeline/paint.js";
 
 test("a thousand ranks share rows, each the mean of its neighbours", () => {

@@ -6,7 +6,7 @@ import {
   fitting,
   panWindow,
   roundedSpan,
-  timelinePlace,
+  placeOf as timelinePlace,
   windowFor,
   windowT,
   windowX,

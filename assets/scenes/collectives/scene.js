@@ -41,7 +41,7 @@ import { stuckNow, stuckWords } from "../../engine/blocked.js";
 
 const LINES = 2; // of what happened last
 
-const COLLECTIVES_BODY = `<div class="wb-co-grid">
+const BODY = `<div class="wb-co-grid">
   <div><h3 class="wb-co-head"><span>Where the chunks are</span><i class="wb-co-count"></i><button class="wb-co-links" aria-pressed="false" title="bytes and busy time of each pair of ranks">links as a table</button></h3><div class="wb-co-picture"><canvas class="wb-ring" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks and links"></div></div>
     <p class="wb-co-fact"></p></div>
   <div><h3>What each rank holds</h3><div class="wb-co-picture"><canvas class="wb-matrix" role="img" tabindex="0"></canvas></div></div></div>
@@ -53,7 +53,7 @@ export class CollectivesView {
   constructor(body, stage) {
     this.body = body;
     this.stage = stage;
-    body.innerHTML = COLLECTIVES_BODY;
+    body.innerHTML = BODY;
     const $ = (/** @type {string} */ selector) => /** @type {any} */ (body.querySelector(selector));
     const [spaceKey, contentKey] = body.querySelectorAll(".wb-key");
     this.head = /** @type {HTMLElement} */ ($(".wb-co-head span"));

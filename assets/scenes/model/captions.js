@@ -204,7 +204,7 @@ export function stageLines(model, stage, rank, held, limit, peak) {
  * @param {boolean} [padded]  the run's computing is: what was measured before it was not
  * @returns {string}
  */
-export function graphSentence(model, crossed, padded = false) {
+export function sentenceOf(model, crossed, padded = false) {
   const whole = layersWord(model.layers.length);
   const sharding = shardingOf(model);
   if (sharding) return shardingSentence(model, sharding);

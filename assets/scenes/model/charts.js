@@ -26,7 +26,7 @@ const NAMES = 62;
 const FOOT = 20;
 
 /** @param {number} rows */
-export const graphChartHeight = (rows) => rows * rowOf(rows) + FOOT;
+export const chartHeight = (rows) => rows * rowOf(rows) + FOOT;
 
 /**
  * Where the layers lie in the line: as wide as they take time, or have parameters.

@@ -76,7 +76,7 @@ export function nameThatFits(g, name, room) {
  * @param {import("../../chrome/stage.js").Look} look
  * @param {GraphSeen} seen
  */
-export function drawGraph(g, look, seen) {
+export function drawPicture(g, look, seen) {
   const { place } = seen;
   for (const band of place.bands) drawBand(g, look, seen, band);
   g.setLineDash([]);

@@ -7,7 +7,7 @@
  * @typedef {import("./fold.js").Model} Model
  */
 import { MANY_LAYERS, blocksOf, foldGraph } from "./fold.js";
-import { graphPlace } from "./place.js";
+import { placeOf } from "./place.js";
 
 const IN_SIGHT = 920; // px of a picture that are seen without scrolling: theme.css
 
@@ -38,7 +38,7 @@ export class FoldedLayout {
     if (this.laid?.key !== key) {
       const lay = (/** @type {import("./fold.js").Folding} */ folding) => {
         const { nodes, wires } = foldGraph(model, folding);
-        return { nodes, wires, place: graphPlace(model, nodes, wires, width) };
+        return { nodes, wires, place: placeOf(model, nodes, wires, width) };
       };
       const { all, turned } = this.folding;
       const whole =

@@ -14,7 +14,7 @@
  * @returns
  *   {{node: number} | {fold: string} | {wire: Wire} | {cut: number} | {stage: number} | null}
  */
-export function underGraph(place, x, y) {
+export function hitUnder(place, x, y) {
   const within = (/** @type {Box} */ b) => x >= b.x && x <= b.x + b.w && y >= b.y && y <= b.y + b.h;
   const fold = place.folds.find(within);
   if (fold) return { fold: fold.block };

@@ -18,12 +18,7 @@ import { bytes, duration } from "../../engine/format.js";
  * @param {boolean} held  memory was measured
  * @returns {KeyItem[]}
  */
-export function graphKeys(
-  { ink, font, ratio },
-  { model, nodes, ranks, timed, slowest },
-  moves,
-  held,
-) {
+export function keysOf({ ink, font, ratio }, { model, nodes, ranks, timed, slowest }, moves, held) {
   const items = /** @type {KeyItem[]} */ ([]);
   const put = (
     /** @type {string} */ name,

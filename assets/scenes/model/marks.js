@@ -10,7 +10,7 @@ import { memoryOf } from "./charts.js";
 import { perMicrobatch, trafficOf } from "./traffic.js";
 
 /** Return the marks of a picture. @param {Look} look @param {GraphSeen} seen */
-export function graphMarks(look, { comets, ...seen }) {
+export function marksOf(look, { comets, ...seen }) {
   const { place, nodes, model, ranks, crossed } = seen;
   const marks = /** @type {any[]} */ ([]);
   for (const band of place.bands) {

@@ -63,7 +63,7 @@ const LOWER = 0.75; // of the height: less than this is worth two columns
  * @param {number} width
  * @returns {GraphPlace}
  */
-export function graphPlace(model, nodes, wires, width) {
+export function placeOf(model, nodes, wires, width) {
   const one = columnPlace(model, nodes, wires, width);
   const half = Math.floor((width - COLUMNS_APART) / 2);
   if (one.height <= HIGH || half < COLUMN_WIDE || model.stages < 4) return one;

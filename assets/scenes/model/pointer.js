@@ -11,7 +11,7 @@
  */
 import { memoryOf, stripOf } from "./charts.js";
 import { cutLines, nodeLines, stageLines, wireLines } from "./captions.js";
-import { underGraph } from "./hits.js";
+import { hitUnder } from "./hits.js";
 import { partLines, shardingOf } from "./shards.js";
 import { trafficOf } from "./traffic.js";
 import { PointedPlace } from "../../drawing/pointed_place.js";
@@ -205,7 +205,7 @@ export class GraphPointer {
   /** @param {number} x @param {number} y @returns {GraphHit} */
   #under(x, y) {
     const seen = this.shown();
-    return seen ? underGraph(seen.place, x, y) : null;
+    return seen ? hitUnder(seen.place, x, y) : null;
   }
 
   /** @param {GraphHit} hit @returns {string[]} */

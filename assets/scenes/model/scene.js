@@ -14,22 +14,22 @@ import {
   drawMemory,
   drawStageTimes,
   drawModelLine,
-  graphChartHeight,
+  chartHeight,
   memoryOf,
 } from "./charts.js";
-import { cometSpot, drawGraph, weightOf } from "./draw.js";
+import { cometSpot, drawPicture, weightOf } from "./draw.js";
 import { blocksOf, foldedWords, isFolded, modelOf, placeOfStage } from "./fold.js";
 import { FoldedLayout } from "./folded_layout.js";
-import { graphKeys } from "./legend.js";
-import { graphMarks } from "./marks.js";
+import { keysOf } from "./legend.js";
+import { marksOf } from "./marks.js";
 import { GraphPointer } from "./pointer.js";
 import { shardingOf } from "./shards.js";
 import { trafficOf } from "./traffic.js";
 import { failedHere } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
-import { graphSentence, layersWord } from "./captions.js";
+import { sentenceOf, layersWord } from "./captions.js";
 
-const MODEL_BODY = `<canvas class="wb-mg-strip" role="img"></canvas>
+const BODY = `<canvas class="wb-mg-strip" role="img"></canvas>
   <p class="wb-mg-bar"><span></span><button>Fold blocks</button><button>Open blocks</button></p>
   <div class="wb-mg-scroll"><div class="wb-mg-picture"><canvas class="wb-mg" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Stages, layers and cuts"></div></div></div>
   <p class="wb-key"></p>
@@ -43,7 +43,7 @@ class ModelView {
   constructor(body, stage) {
     this.body = body;
     this.stage = stage;
-    body.innerHTML = MODEL_BODY;
+    body.innerHTML = BODY;
     const $ = (/** @type {string} */ selector) => /** @type {any} */ (body.querySelector(selector));
     this.canvas = /** @type {HTMLCanvasElement} */ ($(".wb-mg"));
     this.strip = /** @type {HTMLCanvasElement} */ ($(".wb-mg-strip"));
@@ -107,7 +107,7 @@ class ModelView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = this.#see(look));
     if (!seen) return void this.stage.paper(this.canvas, look.width, 120);
-    drawGraph(this.stage.paper(this.canvas, look.width, seen.place.height), look, seen);
+    drawPicture(this.stage.paper(this.canvas, look.width, seen.place.height), look, seen);
     const picked =
       seen.nodes.find((n) => n.key === this.pointer.choice.node)?.layers[0].index ?? -1;
     const { clientHeight: high, scrollTop: top, scrollHeight: whole } = this.scroll;
@@ -146,7 +146,7 @@ class ModelView {
     this.charted = key;
     const chart = (/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ rows) => {
       const width = canvas.clientWidth || 300;
-      const height = graphChartHeight(rows);
+      const height = chartHeight(rows);
       return { g: this.stage.paper(canvas, width, height), ink, font, ratio, width, height };
     };
     /** @type {HTMLElement} */ (this.times.parentElement).hidden = !timed || model.stages < 2;
@@ -163,7 +163,7 @@ class ModelView {
           : known.run?.pipeline
             ? "planned, without gradients and the optimizer's state"
             : "parameters, and activations of one microbatch";
-    this.times.setAttribute("aria-label", graphSentence(model, null));
+    this.times.setAttribute("aria-label", sentenceOf(model, null));
     this.memory.setAttribute(
       "aria-label",
       held.length
@@ -194,12 +194,9 @@ class ModelView {
     /** @type {HTMLButtonElement} */ (fold).disabled = folded.length === blocks.length;
     /** @type {HTMLButtonElement} */ (open).disabled = !folded.length;
     const traffic = trafficOf(look.table);
-    this.keys.show(
-      graphKeys(look, seen, traffic.parcels.length > 0, traffic.memory.size > 0),
-      look,
-    );
+    this.keys.show(keysOf(look, seen, traffic.parcels.length > 0, traffic.memory.size > 0), look);
     this.#drawCharts(look, seen);
-    this.canvas.setAttribute("aria-label", graphSentence(seen.model, seen.crossed));
+    this.canvas.setAttribute("aria-label", sentenceOf(seen.model, seen.crossed));
     this.strip.setAttribute(
       "aria-label",
       "The layers in a line, as wide as they take time: " +
@@ -219,7 +216,7 @@ class ModelView {
     const failed = failedHere(look);
     if (failed) return failed;
     return model
-      ? graphSentence(
+      ? sentenceOf(
           model,
           trafficOf(look.table).iterationAt(look.t, isOver(look.known)),
           look.known.run?.padded,
@@ -230,7 +227,7 @@ class ModelView {
   /** @param {Look} look */
   marks(look) {
     const seen = this.#see(look);
-    return seen ? graphMarks(look, seen) : [];
+    return seen ? marksOf(look, seen) : [];
   }
 
   end() {

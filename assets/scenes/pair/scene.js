@@ -19,11 +19,11 @@ import { readingOf } from "../../engine/rates.js";
 import { CollectivesView } from "../collectives/scene.js";
 import { bytes, combineWords, duration, isPlanned, sentence } from "../../engine/format.js";
 
-const PAIR_BODY = `<div class="wb-pair"><section><h2></h2><div></div></section><section><h2></h2><div></div></section></div>`;
+const BODY = `<div class="wb-pair"><section><h2></h2><div></div></section><section><h2></h2><div></div></section></div>`;
 const APART_PX = 24;
 const LEAST_PX = 280; // of a half: narrower ones do not stand side by side
-const PAIR_TOP = 18;
-const PAIR_FOOT = 39;
+const TOP = 18;
+const FOOT = 39;
 // px: between the two columns; above a score its name; axis and key; above the lanes
 const LANES_TOP = 12;
 
@@ -51,7 +51,7 @@ class PairView {
   /** @param {HTMLElement} body @param {Stage} stage */
   constructor(body, stage) {
     this.stage = stage;
-    body.innerHTML = PAIR_BODY;
+    body.innerHTML = BODY;
     const sections = /** @type {HTMLElement[]} */ ([...body.querySelectorAll("section")]);
     this.names = sections.map((s) => /** @type {HTMLElement} */ (s.querySelector("h2")));
     this.sides = sections.map(
@@ -62,9 +62,9 @@ class PairView {
         ),
     );
     this.score = {
-      height: pairScoreHeight,
+      height: scoreHeight,
       draw: (/** @type {CanvasRenderingContext2D} */ g, /** @type {Look} */ look) =>
-        drawPairScore(g, look, this.looks(look)),
+        drawScore(g, look, this.looks(look)),
       at: (/** @type {number} */ x, /** @type {Look} */ look) =>
         look.current
           ? look.current.start + timeAt(x, look.current.end - look.current.start, look.width)
@@ -175,16 +175,16 @@ function halfOf(stage, side) {
 }
 
 /** @param {Look} look */
-function pairScoreHeight(look) {
+function scoreHeight(look) {
   const { known, table } = look;
   const facts = pairOf(known);
   const ranks = (/** @type {string | undefined} */ group) =>
     table.calls.find((c) => c.group === group)?.ranks || look.ranks;
   return (
     [facts?.left.group, facts?.right.group].reduce(
-      (sum, group) => sum + PAIR_TOP + LANES_TOP + ranks(group) * scoreLane(ranks(group)) + 6,
+      (sum, group) => sum + TOP + LANES_TOP + ranks(group) * scoreLane(ranks(group)) + 6,
       0,
-    ) + PAIR_FOOT
+    ) + FOOT
   );
 }
 
@@ -194,7 +194,7 @@ function pairScoreHeight(look) {
  * @param {Look} look
  * @param {[Look, Look]} sides
  */
-function drawPairScore(g, look, sides) {
+function drawScore(g, look, sides) {
   const { current, ink, font, width } = look;
   if (!current) return;
   const span = current.end - current.start;
@@ -210,12 +210,12 @@ function drawPairScore(g, look, sides) {
     g.textBaseline = "middle";
     g.fillStyle = ink.ink;
     g.fillText(labelOf(look, /** @type {0 | 1} */ (i)), 58, 8);
-    g.translate(0, PAIR_TOP);
+    g.translate(0, TOP);
     drawNames(g, wide);
     if (wide.call)
       ideal = drawCallBars(g, wide, readingOf(wide.call, wide.known), span).length > 0 || ideal;
     g.restore();
-    y += PAIR_TOP + LANES_TOP + tall + 6;
+    y += TOP + LANES_TOP + tall + 6;
   });
   const last = sides[1].ranks;
   const below = y - 6 - last * scoreLane(last) - LANES_TOP;

@@ -18,7 +18,7 @@ import { standsForMessages } from "../../engine/waits.js";
  * @param {Look} look
  * @returns {Map<number, Doing>}
  */
-export function peersBefell({ known, live, t, table, at }) {
+export function befellOf({ known, live, t, table, at }) {
   const { control, lanesNow } = known;
   const now = live || t >= table.to - 1;
   const befell = new Map();

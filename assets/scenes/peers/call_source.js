@@ -10,7 +10,7 @@
  * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  * @typedef {import("./index.js").PeerFacts} PeerFacts
  */
-import { arrivedAt, mixes, peerFacts, peersIndexOf } from "./index.js";
+import { arrivedAt, mixes, peerFacts, indexOf } from "./index.js";
 import { countUntil } from "../../engine/search.js";
 import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
 
@@ -52,7 +52,7 @@ export class Mixings extends DerivedCalls {
    * @param {import("../../engine/player.js").Known} known
    */
   update(known) {
-    const index = peersIndexOf(known);
+    const index = indexOf(known);
     const facts = peerFacts(known.run);
     const plan = `${facts?.every} ${facts?.first}`;
     if (this.life !== this.table.life || plan !== this.plan)

@@ -74,7 +74,7 @@ function apartWords({ peers, far, length, rms }) {
  * @param {import("../../engine/rank_activity.js").Doing[]} doings
  * @param {boolean} live
  */
-export function peersSentence(known, frame, facts, doings, live) {
+export function sentenceOf(known, frame, facts, doings, live) {
   if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!frame || (!frame.at && !frame.links.some((l) => l.nbytes))) {
     if (known.state === "running")
@@ -157,7 +157,7 @@ export function peerWords(frame, rank, index, doing, facts, befell) {
 }
 
 /** @param {PeersFrame} frame @param {{from: number, to: number}} link @returns {string[]} */
-export function peerLinkWords(frame, { from, to }) {
+export function linkWords(frame, { from, to }) {
   const link = frame.links.find((l) => l.from === from && l.to === to);
   if (!link) return [];
   const share =
@@ -175,7 +175,7 @@ export function peerLinkWords(frame, { from, to }) {
 }
 
 /** @param {PeersFrame["comets"][0]} comet @param {number} t @returns {string[]} */
-export function peerCometWords({ from, to, share, nbytes, name, message, start, iteration }, t) {
+export function cometWords({ from, to, share, nbytes, name, message, start, iteration }, t) {
   const what = message
     ? `${name || "message"} of rank ${from}`
     : `chunk of ${name || "an all-reduce"} from rank ${from}`;
@@ -225,7 +225,7 @@ export function lastMixed(index, t, most) {
 }
 
 /** The picture in words. @param {PeersFrame} frame @param {PeerFacts | null | undefined} facts */
-export function spokenPeers(frame, facts) {
+export function spokenWords(frame, facts) {
   const ranks = frame.peers.map(
     (p) =>
       `rank ${p.rank} ` +

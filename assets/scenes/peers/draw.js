@@ -43,7 +43,7 @@ export const plans = (facts) =>
   !!facts && facts.edges.length > 0 && facts.edges.length <= MOST_PLANNED;
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {PeersSeen} seen */
-export function drawPeers(g, look, { place, frame, facts, doings }) {
+export function drawPicture(g, look, { place, frame, facts, doings }) {
   const { ink, font, choice } = look;
   const { nodes, node } = place.circle;
   const most = Math.max(1, ...frame.links.map((l) => l.nbytes));
@@ -127,7 +127,7 @@ export function drawPeers(g, look, { place, frame, facts, doings }) {
     );
   }
   const taken = /** @type {{x: number, y: number}[]} */ ([]);
-  for (const comet of frame.comets) drawPeerComet(g, ink, font, place, comet, taken);
+  for (const comet of frame.comets) drawComet(g, ink, font, place, comet, taken);
 }
 
 /**
@@ -190,7 +190,7 @@ function peerStroke(g, colour, width, dash, a, b) {
  * @param {PeersFrame["comets"][0]} comet
  * @param {{x: number, y: number}[]} taken  by others: where it is tight it is a dot
  */
-function drawPeerComet(g, ink, font, place, comet, taken) {
+function drawComet(g, ink, font, place, comet, taken) {
   const { x, y } = flownSpot(place, comet);
   const { nodes, node } = place.circle;
   const w = comet.from > 9 ? 19 : 16;

@@ -73,7 +73,7 @@ function averagingAt({ calls }, t) {
  * @param {number} iterations  of each; -1: not known
  * @returns {PeersFrame}
  */
-export function peersFrame(index, facts, t, ranks, iterations = -1) {
+export function frameOf(index, facts, t, ranks, iterations = -1) {
   const { spreads, replicas } = index;
   const at = countUntil(spreads, t, (one) => one.t);
   const shown = spreads[at - 1];

@@ -347,7 +347,7 @@ export class PeersIndex {
   }
 }
 
-const peersOfTables = /** @type {WeakMap<Table, PeersIndex>} */ (new WeakMap());
+const indexes = /** @type {WeakMap<Table, PeersIndex>} */ (new WeakMap());
 
 /**
  * How replicas of a run are to mix, as its strategy says.
@@ -360,9 +360,9 @@ export const peerFacts = (run) => run?.peers ?? null;
  * What is known of replicas that differ; `present` is false where there are none.
  * @param {import("../../engine/player.js").Known} known
  */
-export function peersIndexOf({ table, run, state }) {
-  let index = peersOfTables.get(table);
-  if (!index) peersOfTables.set(table, (index = new PeersIndex(table)));
+export function indexOf({ table, run, state }) {
+  let index = indexes.get(table);
+  if (!index) indexes.set(table, (index = new PeersIndex(table)));
   return index.update(
     peerFacts(run),
     run && (run.peers || !["finished", "failed", "replay"].includes(state)) ? run.ranks : 0,

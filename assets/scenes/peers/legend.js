@@ -59,7 +59,7 @@ function keyDisc(g, colour, filled, lines) {
  * @param {PeersSeen} seen
  * @returns {KeyItem[]}
  */
-export function peersKeys({ ink, font }, { place, frame, index, facts, doings }) {
+export function keysOf({ ink, font }, { place, frame, index, facts, doings }) {
   const items = /** @type {KeyItem[]} */ ([]);
   const most = Math.max(0, ...frame.links.map((l) => l.nbytes));
   const ranks = frame.peers.length;

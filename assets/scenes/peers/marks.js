@@ -8,7 +8,7 @@
 import { barAt, flownSpot } from "./place.js";
 
 /** Return the marks of a picture. @param {Look} look @param {PeersSeen} seen */
-export function peersMarks(look, { place, frame }) {
+export function marksOf(look, { place, frame }) {
   const playhead = look.t + look.known.origin;
   const marks = /** @type {any[]} */ ([]);
   for (const p of frame.peers) {

@@ -17,11 +17,11 @@ const LINE_HIGH = 15;
 const WORDS_WIDE = 40;
 
 /** Height of the picture; it depends on the ranks only. @param {number} ranks */
-export const peersHeight = (ranks) => (ranks > 16 ? 410 : ranks > 8 ? 400 : ranks > 4 ? 370 : 330);
+export const heightOf = (ranks) => (ranks > 16 ? 410 : ranks > 8 ? 400 : ranks > 4 ? 370 : 330);
 
 /** @param {number} ranks @param {number} width @returns {Place} */
-export function peersPlace(ranks, width) {
-  const height = peersHeight(ranks);
+export function placeOf(ranks, width) {
+  const height = heightOf(ranks);
   const words = ranks <= 16;
   const reach = ranks <= 8 ? 36 : ranks <= 16 ? 26 : 30;
   const node = circleOf(ranks, 100).node;
@@ -150,7 +150,7 @@ function away(p, a, b) {
  * @param {number} y
  * @returns {{comet: C} | {rank: number} | {link: {from: number, to: number}} | null}
  */
-export function underPeers(place, comets, links, x, y) {
+export function hitUnder(place, comets, links, x, y) {
   const comet = comets.findLast(
     (c) => Math.hypot(flownSpot(place, c).x - x, flownSpot(place, c).y - y) < 9,
   );

@@ -10,24 +10,24 @@ import { canvasView, onceMore, put } from "../../chrome/canvas_scene.js";
 import { doingAt } from "../../engine/rank_activity.js";
 import { scoreHeight } from "../../drawing/lanes.js";
 import { drawSent, drawSpread, sentOf, sentWords, spreadAtX, spreadAxes } from "./charts.js";
-import { drawPeers } from "./draw.js";
-import { peersFrame } from "./frame.js";
-import { mixedIn, mixes, peerFacts, peersIndexOf } from "./index.js";
-import { peersBefell } from "./befell.js";
-import { peersKeys, spreadKeys } from "./legend.js";
-import { peersMarks } from "./marks.js";
-import { peersPlace, underPeers } from "./place.js";
+import { drawPicture } from "./draw.js";
+import { frameOf } from "./frame.js";
+import { mixedIn, mixes, peerFacts, indexOf } from "./index.js";
+import { befellOf } from "./befell.js";
+import { keysOf, spreadKeys } from "./legend.js";
+import { marksOf } from "./marks.js";
+import { placeOf, hitUnder } from "./place.js";
 import { mixingsOf } from "./call_source.js";
-import { drawPeersScore } from "./score.js";
+import { drawScore } from "./score.js";
 import { countUntil } from "../../engine/search.js";
 import {
   factWords,
   lastMixed,
-  peerCometWords,
-  peerLinkWords,
-  peersSentence,
+  cometWords,
+  linkWords,
+  sentenceOf,
   peerWords,
-  spokenPeers,
+  spokenWords,
 } from "./captions.js";
 import { togetherWords } from "../../engine/run_words.js";
 
@@ -46,10 +46,10 @@ const pictureWidth = (width) => (width >= 728 ? Math.round(width * 0.48) : width
 function seenAt(look) {
   const { known, table, ranks, t } = look;
   const iterations = known.run?.iterations ?? -1;
-  const index = peersIndexOf(known);
+  const index = indexOf(known);
   const facts = peerFacts(known.run);
-  const frame = peersFrame(index, facts, t, ranks, iterations);
-  const befell = peersBefell(look);
+  const frame = frameOf(index, facts, t, ranks, iterations);
+  const befell = befellOf(look);
   const doings = doingAt(table, ranks, t, false, known.run).map((doing) => {
     const { lost, done } = frame.peers[doing.rank];
     const own = { ...doing, halo: false };
@@ -57,7 +57,7 @@ function seenAt(look) {
     const ended = { ...own, mark: /** @type {const} */ ("ended"), waits: 0, words: "all done" };
     return befell.get(doing.rank) ?? (iterations > 0 && done >= iterations ? ended : own);
   });
-  return { place: peersPlace(ranks, pictureWidth(look.width)), frame, index, facts, doings };
+  return { place: placeOf(ranks, pictureWidth(look.width)), frame, index, facts, doings };
 }
 
 /** What each rank has sent, and would have in an all-reduce. @param {PeersSeen} seen @param {Look} look */
@@ -77,9 +77,9 @@ const build = canvasView({
     return seen;
   },
   size: (_, { place }) => place,
-  draw: drawPeers,
+  draw: drawPicture,
   keys: {
-    ".wb-pe-key": peersKeys,
+    ".wb-pe-key": keysOf,
     "section .wb-key": (look, seen) => spreadKeys(look, seen, (seen.facts?.every ?? 1) > 1),
   },
   charts: {
@@ -133,20 +133,20 @@ const build = canvasView({
     );
     put(view.$(".wb-pe-fact"), factWords(frame, facts, index));
   },
-  spoken: (seen) => (seen ? spokenPeers(seen.frame, seen.facts) : ""),
+  spoken: (seen) => (seen ? spokenWords(seen.frame, seen.facts) : ""),
   title: ({ known }) => known.run?.title || "Replicas that mix",
   sentence(look, seen) {
     const { frame, facts, doings, index } = seen ?? seenAt(look);
     const newest = look.live || look.t >= look.table.to - 1;
-    return peersSentence(look.known, index.present ? frame : null, facts, doings, newest);
+    return sentenceOf(look.known, index.present ? frame : null, facts, doings, newest);
   },
-  marks: peersMarks,
-  score: { height: ({ ranks }) => scoreHeight(ranks), draw: drawPeersScore },
+  marks: marksOf,
+  score: { height: ({ ranks }) => scoreHeight(ranks), draw: drawScore },
   times(look, unit) {
     const mixings = mixingsOf(look.known);
     if (!mixings || unit === "chunk") return null;
     if (unit === "iteration") return mixings.calls.map((mixing) => mixing.start);
-    const { spreads } = peersIndexOf(look.known);
+    const { spreads } = indexOf(look.known);
     const at = countUntil(spreads, look.t, (one) => one.t);
     return spreads.slice(Math.max(0, at - 3), at + 3).map((one) => one.t);
   },
@@ -164,7 +164,7 @@ const build = canvasView({
       })),
     };
   },
-  under: ({ place, frame }, x, y) => underPeers(place, frame.comets, frame.links, x, y),
+  under: ({ place, frame }, x, y) => hitUnder(place, frame.comets, frame.links, x, y),
   choose(hit) {
     if (hit?.link) return { rank: hit.link.from, peer: hit.link.to };
     if (!hit?.comet) return hit?.rank ?? null;
@@ -172,8 +172,8 @@ const build = canvasView({
     return { rank: from, peer: to, op, iteration };
   },
   lines(hit, { frame, index, doings, facts }, stage) {
-    if (hit.comet) return peerCometWords(hit.comet, frame.t);
-    if (hit.link) return peerLinkWords(frame, hit.link);
+    if (hit.comet) return cometWords(hit.comet, frame.t);
+    if (hit.link) return linkWords(frame, hit.link);
     const words = peerWords(frame, hit.rank, index, doings[hit.rank], facts, "");
     return [...words, ...onceMore(stage, hit.rank)];
   },

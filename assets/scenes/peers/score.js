@@ -10,7 +10,7 @@
  */
 import { hatched } from "../../drawing/hatch.js";
 import { drawAxis, drawNames, scoreHeight, scoreLane, xOf } from "../../drawing/lanes.js";
-import { peersIndexOf } from "./index.js";
+import { indexOf } from "./index.js";
 import { countUntil } from "../../engine/search.js";
 import { busySpans, placeInLane, standsForMessages, waitPieces } from "../../engine/waits.js";
 
@@ -101,7 +101,7 @@ function barsNow({ table, current, known }) {
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look */
-export function drawPeersScore(g, look) {
+export function drawScore(g, look) {
   const { ink, current, ranks, width, ratio, known } = look;
   const lane = scoreLane(ranks);
   const split = lane > 8 ? Math.round(lane * 0.5) : lane / 2;
@@ -139,7 +139,7 @@ export function drawPeersScore(g, look) {
   }
   g.globalAlpha = 1;
   if (lane >= TICKED)
-    for (const { rank, done } of peersIndexOf(known).replicas.values()) {
+    for (const { rank, done } of indexOf(known).replicas.values()) {
       g.fillStyle = ink.ink;
       for (
         let i = countUntil(done, current.start, (one) => one.t);
@@ -154,7 +154,7 @@ export function drawPeersScore(g, look) {
         );
     }
   drawAxis(g, look, /** @type {any} */ (current), t, null);
-  drawPeersScoreKey(g, look, fill);
+  drawScoreKey(g, look, fill);
 }
 
 /**
@@ -162,7 +162,7 @@ export function drawPeersScore(g, look) {
  * @param {Look} look
  * @param {Record<string, string | CanvasPattern>} fill
  */
-function drawPeersScoreKey(g, look, fill) {
+function drawScoreKey(g, look, fill) {
   const { ink, ranks, width, font } = look;
   let x = xOf(0, 1, width);
   const y = scoreHeight(ranks) - 8;

@@ -8,7 +8,7 @@
  * @typedef {import("./selection.js").Pass} Pass
  * @typedef {import("./index.js").Task} Task
  */
-import { pipelineLines, stageRowWords, taskWords } from "./captions.js";
+import { linesOf, stageRowWords, taskWords } from "./captions.js";
 import { bubbleHeight, bubbleWords, drawBubble } from "./charts.js";
 
 const NONE_CHOSEN =
@@ -79,7 +79,7 @@ export class BelowPipeline {
 
   /** @param {Pass | null} pass */
   #sayWords(pass) {
-    const lines = pass?.all.whole ? pipelineLines(pass) : [];
+    const lines = pass?.all.whole ? linesOf(pass) : [];
     const text = JSON.stringify(lines);
     if (text === this.drawn.words) return;
     this.drawn.words = text;

@@ -14,7 +14,7 @@
  * @typedef {import("./plan.js").PipelineFacts} PipelineFacts
  */
 import { clockOf } from "../../engine/model.js";
-import { pipelineIndexOf } from "./index.js";
+import { indexOf } from "./index.js";
 import { DerivedCalls, flightsIn } from "../../engine/derived_calls.js";
 
 /** Iterations that an iteration without flush may reach into, before and after it. */
@@ -27,7 +27,7 @@ export const REACH = 2;
  */
 export function pipelineOf({ run, table }) {
   if (run?.pipeline) return run.pipeline;
-  const index = pipelineIndexOf(table);
+  const index = indexOf(table);
   if (!index.present) return null;
   const ranks = Math.max(run?.ranks ?? 0, index.ranks);
   const home = Array.from({ length: index.stages }, () => 0);
@@ -71,7 +71,7 @@ export class Passes extends DerivedCalls {
   /** @param {Table} table */
   constructor(table) {
     super(table, "passes", "pass", PASSES_WORDS);
-    this.index = pipelineIndexOf(table);
+    this.index = indexOf(table);
     this.facts = "";
     this.flush = true;
   }
@@ -81,7 +81,7 @@ export class Passes extends DerivedCalls {
    * @param {PipelineFacts} facts
    */
   update(facts) {
-    const index = pipelineIndexOf(this.table);
+    const index = indexOf(this.table);
     const key =
       `${facts.schedule} ${facts.flush} ${facts.stages} ${facts.microbatches} ` +
       `${facts.replicas}`;
@@ -177,7 +177,7 @@ const passesOfTables = /** @type {WeakMap<Table, Passes>} */ (new WeakMap());
  */
 export function passesOf(known) {
   const { table } = known;
-  if (!pipelineIndexOf(table).present) return null;
+  if (!indexOf(table).present) return null;
   let passes = passesOfTables.get(table);
   if (!passes) passesOfTables.set(table, (passes = new Passes(table)));
   return passes.update(/** @type {PipelineFacts} */ (pipelineOf(known)));

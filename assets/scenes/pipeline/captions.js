@@ -31,7 +31,7 @@ export const scheduleName = (name) =>
     .replace("ZB H", "ZB-H");
 
 /** "1F1B, 4 stages, 8 microbatches" @param {import("./plan.js").PipelineFacts} facts */
-export function pipelineFactsWords({ schedule, stages, ranks, replicas, microbatches }) {
+export function factsWords({ schedule, stages, ranks, replicas, microbatches }) {
   const where = stages > ranks ? ` on ${counted(ranks, "rank")}` : "";
   const many = replicas > 1 ? `, ${replicas} replicas` : "";
   return [
@@ -49,7 +49,7 @@ export function pipelineFactsWords({ schedule, stages, ranks, replicas, microbat
  * @param {Pass | null} pass
  * @param {boolean} live
  */
-export function pipelineSentence(known, pass, live) {
+export function sentenceOf(known, pass, live) {
   if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!pass)
     return known.state === "running"
@@ -112,7 +112,7 @@ export function pipelineSentence(known, pass, live) {
  * @param {Pass} pass
  * @returns {[string, string, string][]}
  */
-export function pipelineLines(pass) {
+export function linesOf(pass) {
   const { all, plan, facts, from, to } = pass;
   const planned = plan?.idle ?? facts.bubble ?? NaN;
   const slow = slowStage(pass);
@@ -239,7 +239,7 @@ export function stageRowWords(pass, row) {
 /**
  * What lies under a point.
  * @param {Pass} pass
- * @param {NonNullable<ReturnType<typeof import("./place.js").underPipeline>>} under
+ * @param {NonNullable<ReturnType<typeof import("./place.js").hitUnder>>} under
  * @param {Task | undefined} task
  * @param {boolean} chosen  its rank is
  * @returns {string[]}

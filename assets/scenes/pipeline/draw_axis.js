@@ -23,7 +23,7 @@ import { boxOf } from "./draw.js";
  * @param {PipelinePlace} place
  * @param {number} scale
  */
-export function drawPipelineAxis(g, { ink, font }, pass, place, scale) {
+export function drawAxis(g, { ink, font }, pass, place, scale) {
   const labels = new LabelRow(place.left, place.right + 4);
   const y = place.top - 11;
   const X = (/** @type {number} */ t) => momentX(place, t, scale);
@@ -74,7 +74,7 @@ export function drawPipelineAxis(g, { ink, font }, pass, place, scale) {
  * @param {PipelinePlace} place
  * @param {number} scale
  */
-export function drawPipelineHead(g, { ink, t }, pass, place, scale) {
+export function drawHead(g, { ink, t }, pass, place, scale) {
   const x = Math.min(place.right, Math.max(place.left, momentX(place, t - pass.from, scale)));
   g.fillStyle = ink.focus;
   g.fillRect(x - 1, place.top - 3, 2, place.bottom - place.top);

@@ -284,7 +284,7 @@ const pipelines = /** @type {WeakMap<Table, PipelineIndex>} */ (new WeakMap());
  * @param {Table} table
  * @returns {PipelineIndex}
  */
-export function pipelineIndexOf(table) {
+export function indexOf(table) {
   let index = pipelines.get(table);
   if (!index) pipelines.set(table, (index = new PipelineIndex(table)));
   return index.update();

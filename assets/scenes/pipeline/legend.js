@@ -16,7 +16,7 @@ import { drawAction, drawIdle } from "./texture.js";
  * @param {{frozen: boolean, gone: boolean}} befell
  * @returns {KeyItem[]}
  */
-export function pipelineKeys({ ink, font, ratio }, pass, place, befell) {
+export function keysOf({ ink, font, ratio }, pass, place, befell) {
   const items = /** @type {KeyItem[]} */ ([]);
   const kinds = new Set([
     ...pass.facts.rows.flat().map((text) => text.replace(/\d/g, "")),

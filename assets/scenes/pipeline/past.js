@@ -68,7 +68,7 @@ export class PipelinePast {
  * @param {string} unit  chunk: an action; step: a microbatch
  * @param {number} way
  */
-export function pipelineStep(passes, pass, t, unit, way) {
+export function stepOf(passes, pass, t, unit, way) {
   let times = passes.calls.map((head) => head.start);
   if (unit !== "iteration") {
     const last = /** @type {Map<string, number>} */ (new Map());
@@ -90,7 +90,7 @@ export function pipelineStep(passes, pass, t, unit, way) {
  * @param {import("./place.js").PipelinePlace} place
  * @param {number} scale
  */
-export function pipelineMarks(look, pass, place, scale) {
+export function marksOf(look, pass, place, scale) {
   const first = pass.replica * pass.facts.ranks;
   const playhead = look.t + look.known.origin;
   const marks = /** @type {any[]} */ ([]);

@@ -10,13 +10,13 @@
  *   ribbon: number, bottom: number, height: number}} PipelinePlace
  */
 
-const PIPELINE_TOP = 20;
+const TOP = 20;
 /**
  * Heights: of a lane if a rank has one stage, of each if it has more, of the plan, of the ribbon,
  * between rows.
  * @type {Record<PipelineLevel, number[]>}
  */
-const PIPELINE_LEVELS = {
+const LEVELS = {
   full: [24, 14, 8, 20, 18],
   slim: [20, 13, 6, 9, 8],
   // eight stages and their charts are one screen of 900 px
@@ -31,7 +31,7 @@ const PIPELINE_LEVELS = {
  * @param {number} lanes  the most stages of a rank
  * @returns {PipelinePlace}
  */
-export function pipelinePlace(width, rows, lanes) {
+export function placeOf(width, rows, lanes) {
   const level =
     rows <= 4
       ? "full"
@@ -42,18 +42,18 @@ export function pipelinePlace(width, rows, lanes) {
           : rows <= 16
             ? "tight"
             : "lines";
-  const [one, each, shadow, ribbon, gap] = PIPELINE_LEVELS[level];
+  const [one, each, shadow, ribbon, gap] = LEVELS[level];
   const lane = lanes > 1 ? each : one;
   const bar = lane * lanes;
   const plan = shadow && Math.max(shadow, 3 * lanes);
   const pitch = bar + (plan ? plan + 1 : 0) + (ribbon ? ribbon + 5 : 0) + gap + 4;
-  const bottom = PIPELINE_TOP + rows * pitch;
+  const bottom = TOP + rows * pitch;
   return {
     key: `${width} ${rows} ${lanes}`,
     width,
     left: 92,
     right: width - 4,
-    top: PIPELINE_TOP,
+    top: TOP,
     rows,
     lanes,
     level,
@@ -90,8 +90,8 @@ export const planTop = (place, row) => place.top + row * place.pitch + 5 + place
 /** The ground line of what is held. @param {PipelinePlace} place @param {number} row */
 export const ribbonBase = (place, row) => planTop(place, row) + place.plan + 4 + place.ribbon;
 
-const PIPELINE_MARGIN = 1.02; // of a width, so that the last bar does not touch the edge
-const PIPELINE_FULL = 0.9; // share of the width that is filled while the scale stays
+const MARGIN = 1.02; // of a width, so that the last bar does not touch the edge
+const FULL = 0.9; // share of the width that is filled while the scale stays
 
 /**
  * How long the picture's time is: it ends where what is shown ends. While iterations follow each
@@ -100,8 +100,8 @@ const PIPELINE_FULL = 0.9; // share of the width that is filled while the scale 
  * @param {number} span
  * @param {boolean} still  one iteration is looked at, no other follows by itself
  */
-export const pipelineScale = (had, span, still) =>
-  !still && had >= span && had * PIPELINE_FULL <= span ? had : Math.max(1, span * PIPELINE_MARGIN);
+export const scaleOf = (had, span, still) =>
+  !still && had >= span && had * FULL <= span ? had : Math.max(1, span * MARGIN);
 
 /**
  * What is under a point: a row and a moment; the axis has row -1.
@@ -110,7 +110,7 @@ export const pipelineScale = (had, span, still) =>
  * @param {number} y
  * @param {number} scale
  */
-export function underPipeline(place, x, y, scale) {
+export function hitUnder(place, x, y, scale) {
   const row = Math.floor((y - place.top) / place.pitch);
   if (row >= place.rows || x > place.right + 4) return null;
   if (y < place.top)

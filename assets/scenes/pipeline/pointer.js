@@ -11,7 +11,7 @@
  */
 import { openRankMenu } from "../../chrome/rank_menu.js";
 import { boxOf, rowName } from "./draw.js";
-import { barTop, underPipeline } from "./place.js";
+import { barTop, hitUnder } from "./place.js";
 import { taskAt } from "./selection.js";
 import { wordsUnder } from "./captions.js";
 import { PointedPlace } from "../../drawing/pointed_place.js";
@@ -75,12 +75,7 @@ export class PipelinePointer {
       const now = this.shown();
       const under =
         now &&
-        underPipeline(
-          now.place,
-          event.offsetX,
-          Math.min(event.offsetY, now.place.top - 1),
-          now.scale,
-        );
+        hitUnder(now.place, event.offsetX, Math.min(event.offsetY, now.place.top - 1), now.scale);
       if (now && under)
         this.stage.playback.goto(
           Math.min(now.pass.to, Math.max(now.pass.from, now.pass.from + under.t)),
@@ -150,7 +145,7 @@ export class PipelinePointer {
   /** @param {number} x @param {number} y */
   #under(x, y) {
     const now = this.shown();
-    return now && underPipeline(now.place, x, y, now.scale);
+    return now && hitUnder(now.place, x, y, now.scale);
   }
 
   /** @param {number} x @param {number} y @returns {Task | undefined} */

@@ -4,7 +4,7 @@
  * can be compared by eye: the longest on show decides. Pictures of one page may have been loaded as
  * modules apart; what they share hangs at the page.
  */
-import { pipelineScale } from "./place.js";
+import { scaleOf } from "./place.js";
 
 const SHARED = Symbol.for("workbench pipelines on one scale");
 
@@ -54,7 +54,7 @@ export class PageScale {
    * @param {boolean} still  no other iteration follows by itself
    */
   fit(span, still) {
-    const next = pipelineScale(this.wanted, span, still);
+    const next = scaleOf(this.wanted, span, still);
     if (next === this.wanted) return;
     this.wanted = next;
     if (this.shared) for (const one of this.others) one.changed();

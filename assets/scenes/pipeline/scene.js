@@ -21,19 +21,19 @@ import { PipelineMesh } from "./mesh.js";
 import { PageScale } from "./scale.js";
 import { drawHistory, historyAt, historyHeight } from "./charts.js";
 import { drawRowNames, rowName, spokenPass } from "./draw.js";
-import { drawBefallen, drawChosen, drawPipelineAxis, drawPipelineHead } from "./draw_axis.js";
+import { drawBefallen, drawChosen, drawAxis, drawHead } from "./draw_axis.js";
 import { PipelineLayers } from "./layers.js";
-import { pipelineKeys } from "./legend.js";
-import { PipelinePast, pipelineMarks, pipelineStep } from "./past.js";
-import { barTop, pipelinePlace } from "./place.js";
+import { keysOf } from "./legend.js";
+import { PipelinePast, marksOf, stepOf } from "./past.js";
+import { barTop, placeOf } from "./place.js";
 import { formulaOf } from "./plan.js";
 import { joinsHere, lanesOf, passOf } from "./selection.js";
 import { passesOf, pipelineOf } from "./call_source.js";
 import { isOver } from "../../engine/player.js";
 import { togetherWords } from "../../engine/run_words.js";
-import { pipelineFactsWords, pipelineSentence } from "./captions.js";
+import { factsWords, sentenceOf } from "./captions.js";
 
-const PIPELINE_BODY = `<div class="wb-pl-mesh" hidden></div><div class="wb-pl-bar" hidden><button class="wb-pl-one" aria-pressed="false">One time scale for all pipelines on this page</button></div>
+const BODY = `<div class="wb-pl-mesh" hidden></div><div class="wb-pl-bar" hidden><button class="wb-pl-one" aria-pressed="false">One time scale for all pipelines on this page</button></div>
   <div class="wb-ps-picture"><canvas class="wb-pl" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Stages"></div></div>
   <p class="wb-key"></p>
   <div class="wb-pl-below">
@@ -55,7 +55,7 @@ class PipelineView {
   constructor(body, stage) {
     this.body = body;
     this.stage = stage;
-    body.innerHTML = PIPELINE_BODY;
+    body.innerHTML = BODY;
     this.canvas = /** @type {HTMLCanvasElement} */ (this.$("canvas.wb-pl"));
     this.keys = new KeyRow(this.$(".wb-key"));
     this.replica = 0;
@@ -119,7 +119,7 @@ class PipelineView {
   #see(look) {
     const pass = look.width > 0 ? this.#pass(look) : null;
     if (!pass) return (this.shown = null);
-    const place = pipelinePlace(
+    const place = placeOf(
       look.width,
       pass.facts.ranks,
       Math.max(1, ...pass.lanes.map((stages) => stages.length)),
@@ -178,11 +178,11 @@ class PipelineView {
     const g = this.stage.paper(this.canvas, look.width, place.height);
     this.layers.draw(g, look, pass, place, scale);
     drawRowNames(g, look, pass, place);
-    drawPipelineAxis(g, look, pass, place, scale);
+    drawAxis(g, look, pass, place, scale);
     drawBefallen(g, look, pass, place, scale, goneInPicture(look));
     const task = this.#chosen(look, pass);
     if (task) drawChosen(g, look, pass, place, scale, task);
-    drawPipelineHead(g, look, pass, place, scale);
+    drawHead(g, look, pass, place, scale);
     this.pointer.place();
   }
 
@@ -191,7 +191,7 @@ class PipelineView {
     const facts = pipelineOf(look.known);
     const ranks = facts?.ranks ?? look.ranks;
     const lanes = facts ? lanesOf(facts) : Array.from({ length: ranks }, (_, stage) => [stage]);
-    const place = pipelinePlace(look.width, ranks, Math.max(1, ...lanes.map((l) => l.length)));
+    const place = placeOf(look.width, ranks, Math.max(1, ...lanes.map((l) => l.length)));
     const g = this.stage.paper(this.canvas, look.width, place.height);
     g.font = `700 12px ${look.font}`;
     g.textBaseline = "middle";
@@ -236,7 +236,7 @@ class PipelineView {
     if (seen) {
       const { pass, place } = seen;
       this.keys.show(
-        pipelineKeys(look, pass, place, {
+        keysOf(look, pass, place, {
           frozen: pass.passes.index.frozen.length > 0,
           gone: goneInPicture(look).length > 0,
         }),
@@ -250,21 +250,21 @@ class PipelineView {
   /** @param {Look} look */
   title({ known }) {
     const facts = pipelineOf(known);
-    return [known.run?.title || "Pipeline", facts ? pipelineFactsWords(facts) : ""]
+    return [known.run?.title || "Pipeline", facts ? factsWords(facts) : ""]
       .filter(Boolean)
       .join(" · ");
   }
 
   /** @param {Look} look */
   sentence(look) {
-    return pipelineSentence(look.known, this.#pass(look), look.live || look.t >= look.table.to - 1);
+    return sentenceOf(look.known, this.#pass(look), look.live || look.t >= look.table.to - 1);
   }
 
   /** @param {Look} look */
   marks(look) {
     const seen = this.#see(look);
     if (!seen) return [];
-    return pipelineMarks(look, seen.pass, seen.place, this.scale.now);
+    return marksOf(look, seen.pass, seen.place, this.scale.now);
   }
 
   /**
@@ -277,7 +277,7 @@ class PipelineView {
     const passes = passesOf(look.known);
     const pass = this.#pass(look);
     if (!passes || !pass) return null;
-    return pipelineStep(passes, pass, look.t, unit, way);
+    return stepOf(passes, pass, look.t, unit, way);
   }
 
   end() {

@@ -52,7 +52,7 @@ function howRanksEnded({ lost }) {
 }
 
 /** The heading of a loss. @param {LossOfRanks} loss */
-export function recoveryHead(loss) {
+export function headOf(loss) {
   const joined = loss.joined.length ? `${someRanks(loss.joined)} joined` : "";
   const lost = loss.lost.length
     ? `${someRanks(loss.lost.map(({ rank }) => rank))} ${howRanksEnded(loss)}`
@@ -177,7 +177,7 @@ function endWords({ state, run, counters }, newest) {
  * @param {boolean} newest
  * @param {number} goodput
  */
-export function recoverySentence(known, losses, t, newest, goodput) {
+export function sentenceOf(known, losses, t, newest, goodput) {
   if (known.state === "failed" && newest)
     return known.words ? failedWords(known) : "The run failed.";
   const begun = losses.filter(({ origin }) => origin <= t);
@@ -185,14 +185,14 @@ export function recoverySentence(known, losses, t, newest, goodput) {
   if (!now) {
     if (!losses.length) return "No rank was lost.";
     const [next] = losses;
-    const [head] = recoveryHead(next);
+    const [head] = headOf(next);
     return (
       `At the playhead all ranks train. ${head}, ${duration(next.origin - t)} later` +
       `${losses.length > 1 ? `; ${losses.length - 1} more followed` : ""}.`
     );
   }
   const phase = phaseAt(now, t);
-  const [who] = recoveryHead(now);
+  const [who] = headOf(now);
   if (phase && !(phase === "rebuild" && !now.after && isOver(known)))
     return `${who}: ${PHASE_WORDS[phase][1]}, ${lastedWords(Math.max(0, t - now.origin), known)}.`;
   const many = begun.length > 1 ? `after ${begun.length} recoveries` : "again";
@@ -209,7 +209,7 @@ export function recoverySentence(known, losses, t, newest, goodput) {
  * @param {number} ns  since the loss
  * @returns {string[]}
  */
-export function recoveryLines(loss, at, ns) {
+export function linesOf(loss, at, ns) {
   const t = loss.origin + ns;
   if (at === null) return [];
   if (at < 0) {

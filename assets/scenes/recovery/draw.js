@@ -14,7 +14,7 @@ import { hatched } from "../../drawing/hatch.js";
 import { writeAt } from "../../drawing/colors.js";
 import { duration, ticks } from "../../engine/format.js";
 import { PHASE_WORDS } from "./captions.js";
-import { recoveryEnd, recoveryX } from "./place.js";
+import { endOf, recoveryX } from "./place.js";
 
 /** The ink of each phase; detect is hatched: all wait. @type {Record<Phase, string>} */
 const PHASE_INKS = {
@@ -54,7 +54,7 @@ export function drawPhase(g, { ink, ratio }, phase, x, y, w, h, received = false
  */
 export function drawWaterfall(g, look, loss, place, now) {
   const { ink, font } = look;
-  drawRecoveryAxis(g, look, place);
+  drawAxis(g, look, place);
   writeAt(g, font, "all", place.left - 14, place.top + place.bar / 2, ink.ink, "right", true);
   drawPhases(g, look, loss, place, now);
   loss.lanes.forEach((lane, i) => drawLane(g, look, loss, place, lane, i));
@@ -99,7 +99,7 @@ function drawPhases(g, look, loss, place, now) {
     }
     from = end;
   }
-  const end = recoveryEnd(loss, now);
+  const end = endOf(loss, now);
   const words = loss.ends.first >= 0 ? duration(loss.ends.first - loss.origin) : "…";
   const x = recoveryX(place, end - loss.origin);
   writeAt(g, font, words, x + 6, place.top + place.bar / 2 + 0.5, ink.ink, "left", true);
@@ -158,7 +158,7 @@ const crowdedBy = ({ lanes }, i, every) =>
  * @param {RecoveryLook} look
  * @param {RecoveryPlace} place
  */
-function drawRecoveryAxis(g, { ink, font }, place) {
+function drawAxis(g, { ink, font }, place) {
   const { left, right, axis, span } = place;
   g.fillStyle = ink.rule;
   g.fillRect(left, axis, right - left, 1);

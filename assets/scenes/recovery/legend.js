@@ -22,7 +22,7 @@ const KEY_WORDS = {
  * @param {import("../../chrome/stage.js").Look} look
  * @returns {KeyItem[]}
  */
-export function recoveryKeys(look) {
+export function keysOf(look) {
   const unchosen = { ...look, chosen: -1 };
   /** @type {KeyItem[]} */
   const items = RECOVERY_PHASES.map((phase) => ({

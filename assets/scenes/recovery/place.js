@@ -10,7 +10,7 @@
  */
 import { ticks } from "../../engine/format.js";
 
-const RECOVERY_BAR = 18;
+const BAR = 18;
 const ROOM_FOR_ALL = 420; // px of lanes of all losses together: where they are more, lanes get low
 const TALLEST = 24; // px of a lane
 
@@ -19,8 +19,8 @@ const TALLEST = 24; // px of a lane
  * @param {LossOfRanks[]} losses
  * @param {number} now  ns: as far as is known, where one goes on
  */
-export function recoverySpan(losses, now) {
-  const most = Math.max(1e6, ...losses.map((one) => recoveryEnd(one, now) - one.origin || 0));
+export function spanOf(losses, now) {
+  const most = Math.max(1e6, ...losses.map((one) => endOf(one, now) - one.origin || 0));
   const [, one] = ticks(most, 8);
   return one ? Math.ceil((most * 1.08) / one.t) * one.t : most * 1.08;
 }
@@ -30,7 +30,7 @@ export function recoverySpan(losses, now) {
  * @param {LossOfRanks} loss
  * @param {number} now
  */
-export function recoveryEnd({ ends, lanes, after }, now) {
+export function endOf({ ends, lanes, after }, now) {
   if (ends.first >= 0) return ends.first;
   const last = Math.max(0, ...lanes.flatMap(({ bars }) => bars.map((bar) => bar.end)));
   return after ? last : Math.max(last, Math.min(now, last + 5e9));
@@ -43,16 +43,16 @@ export function recoveryEnd({ ends, lanes, after }, now) {
  * @param {number} all  lanes of all losses together
  * @returns {RecoveryPlace}
  */
-export function recoveryPlace({ lanes }, width, span, all) {
+export function placeOf({ lanes }, width, span, all) {
   const lane = Math.max(4, Math.min(TALLEST, Math.floor(ROOM_FOR_ALL / Math.max(1, all))));
   const top = 2;
-  const first = top + RECOVERY_BAR + 6;
+  const first = top + BAR + 6;
   const axis = first + lanes.length * lane + 4;
   return {
     left: 104,
     right: width - 62,
     top,
-    bar: RECOVERY_BAR,
+    bar: BAR,
     lanes: first,
     lane,
     count: lanes.length,

@@ -20,18 +20,12 @@ import {
   lossesOfRanks,
 } from "../../engine/recoveries.js";
 import { nowOf } from "../../engine/player.js";
-import {
-  goodputWords,
-  recoveryHead,
-  recoveryCost,
-  recoveryLines,
-  recoverySentence,
-} from "./captions.js";
+import { goodputWords, headOf, recoveryCost, linesOf, sentenceOf } from "./captions.js";
 import { drawWaterfall } from "./draw.js";
-import { recoveryKeys } from "./legend.js";
-import { laneUnder, recoveryPlace, recoverySpan, recoveryT, recoveryX } from "./place.js";
+import { keysOf } from "./legend.js";
+import { laneUnder, placeOf, spanOf, recoveryT, recoveryX } from "./place.js";
 
-const RECOVERY_BODY = `<p class="wb-key"></p><div class="wb-mg-scroll"><div class="wb-rc-list"></div></div>
+const BODY = `<p class="wb-key"></p><div class="wb-mg-scroll"><div class="wb-rc-list"></div></div>
   <p class="wb-rc-good"></p><div class="wb-co-tip" hidden></div><p class="wb-sr" role="status"></p>`;
 
 class RecoveryView {
@@ -39,7 +33,7 @@ class RecoveryView {
   constructor(body, stage) {
     this.body = body;
     this.stage = stage;
-    body.innerHTML = RECOVERY_BODY;
+    body.innerHTML = BODY;
     this.list = /** @type {HTMLElement} */ (body.querySelector(".wb-rc-list"));
     this.good = /** @type {HTMLElement} */ (body.querySelector(".wb-rc-good"));
     this.keys = new KeyRow(/** @type {HTMLElement} */ (body.querySelector(".wb-key")));
@@ -53,9 +47,9 @@ class RecoveryView {
   /** @param {Look} look @returns {LossSeen[]} */
   #see({ known, width, at }) {
     const losses = lossesOfRanks(known).filter(({ origin }) => Number.isFinite(origin));
-    const span = recoverySpan(losses, nowOf(known, at));
+    const span = spanOf(losses, nowOf(known, at));
     const all = losses.reduce((sum, { lanes }) => sum + lanes.length, 0);
-    return losses.map((loss) => ({ loss, place: recoveryPlace(loss, width, span, all) }));
+    return losses.map((loss) => ({ loss, place: placeOf(loss, width, span, all) }));
   }
 
   // ---- drawing
@@ -113,13 +107,13 @@ class RecoveryView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = this.#see(look));
     this.#fit(seen.length);
-    this.keys.show(recoveryKeys(look), look);
+    this.keys.show(keysOf(look), look);
     const put = (/** @type {HTMLElement | null} */ node, /** @type {string} */ text) => {
       if (node && node.textContent !== text) node.textContent = text;
     };
     seen.forEach(({ loss }, i) => {
       const { head, canvas, words, root } = this.boxes[i];
-      const [who, after] = recoveryHead(loss);
+      const [who, after] = headOf(loss);
       const sentences = recoveryCost(loss, look.known);
       put(head.querySelector("b"), who);
       put(head.querySelector("small"), after);
@@ -145,7 +139,7 @@ class RecoveryView {
   sentence(look) {
     const { known, t, live, table } = look;
     const losses = this.#see(look).map(({ loss }) => loss);
-    return recoverySentence(known, losses, t, live || t >= table.to - 1, goodputOf(known));
+    return sentenceOf(known, losses, t, live || t >= table.to - 1, goodputOf(known));
   }
 
   /** @param {Look} look */
@@ -186,7 +180,7 @@ class RecoveryView {
   #linesUnder({ x, y, over }) {
     const seen = this.seen[this.boxes.findIndex(({ canvas }) => canvas === over)];
     if (!seen || x < seen.place.left || x > seen.place.right) return [];
-    return recoveryLines(seen.loss, laneUnder(seen.place, y), recoveryT(seen.place, x));
+    return linesOf(seen.loss, laneUnder(seen.place, y), recoveryT(seen.place, x));
   }
 
   end() {

@@ -10,7 +10,7 @@
  * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
 import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
-import { rlArrived, rlIndexOf, rlRoles } from "./index.js";
+import { arrivalOf, indexOf, rolesOf } from "./index.js";
 
 const MOST_IN_UPDATE = 600; // messages of an update, that its pace is fitted to
 
@@ -27,14 +27,14 @@ export class Updates extends DerivedCalls {
   constructor(table, learner) {
     super(table, "updates", "update", UPDATE_WORDS);
     this.learner = learner;
-    this.index = rlIndexOf(table);
+    this.index = indexOf(table);
   }
 
   /** Add the updates that have ended since; the last one goes on. */
   update() {
     const { table, calls, learner } = this;
     if (this.life !== table.life) Object.assign(this, new Updates(table, learner)); // row numbers have changed
-    this.index = rlIndexOf(table);
+    this.index = indexOf(table);
     if (this.index.version === this.read || !Number.isFinite(table.from)) return this;
     this.read = this.index.version;
     if (calls.length && !calls[calls.length - 1].complete)
@@ -57,7 +57,7 @@ export class Updates extends DerivedCalls {
    */
   contents(head) {
     const all = this.index.flownBetween(head.start, head.end, MOST_IN_UPDATE);
-    const messages = all.map((one) => ({ ...one, phase: one.kind, end: rlArrived(one) }));
+    const messages = all.map((one) => ({ ...one, phase: one.kind, end: arrivalOf(one) }));
     return contentsOf(head, head.iteration, flightsIn(head, messages));
   }
 }
@@ -69,7 +69,7 @@ const updatesOfTables = /** @type {WeakMap<Table, Updates>} */ (new WeakMap());
  * @param {import("../../engine/player.js").Known} known
  */
 export function updatesOf({ table, run }) {
-  const roles = rlRoles(run);
+  const roles = rolesOf(run);
   if (!roles || roles.servers.length || roles.learners.length !== 1) return null;
   let updates = updatesOfTables.get(table);
   if (!updates) updatesOfTables.set(table, (updates = new Updates(table, roles.learners[0])));

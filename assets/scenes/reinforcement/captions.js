@@ -14,7 +14,7 @@ import { failedWords } from "../../engine/failure_caption.js";
 import { countUntil } from "../../engine/search.js";
 import { bytes, counted, duration, grouped, sentence } from "../../engine/format.js";
 import { allOf, heldByReader, processes } from "../../engine/run_words.js";
-import { rlNumber } from "./lines.js";
+import { shortNumber } from "./lines.js";
 
 export const EPISODES = 20; // over which the mean return is taken
 
@@ -65,7 +65,7 @@ export function meanReturn(index, actors, t) {
  * @param {RlRoles | null} roles
  * @param {boolean} live
  */
-export function rlSentence(known, frame, index, roles, live) {
+export function sentenceOf(known, frame, index, roles, live) {
   if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!frame || !index || !roles || frame.actors.every((one) => !one.frames))
     return known.state === "running"
@@ -79,7 +79,9 @@ export function rlSentence(known, frame, index, roles, live) {
     ? `${begins(named(bundles ? "bundle" : "actor", gone))} ${gone.length > 1 ? "are" : "is"} lost, and the others go on. `
     : "";
   const mean = meanReturn(index, roles.actors, frame.t);
-  const returns = Number.isFinite(mean) ? `; mean return ${rlNumber(Number(mean.toFixed(2)))}` : "";
+  const returns = Number.isFinite(mean)
+    ? `; mean return ${shortNumber(Number(mean.toFixed(2)))}`
+    : "";
   if (learners.every((one) => one.does === "ended" || one.does === "lost"))
     return `${lost}All updates are made, ${grouped(actors.reduce((sum, one) => sum + one.frames, 0))} frames played${returns}.`;
   if (bundles) return lost + bundleSentence(frame) + returns + ".";
@@ -172,7 +174,7 @@ export function lastLearned(index, roles, t, most) {
     const old = Number.isFinite(age)
       ? `, on samples ${counted(Math.round(age), "update")} old`
       : "";
-    return `learner ${rank} has computed a loss of ${rlNumber(value)}${old}`;
+    return `learner ${rank} has computed a loss of ${shortNumber(value)}${old}`;
   });
   take(
     roles.actors,
@@ -188,7 +190,7 @@ export function lastLearned(index, roles, t, most) {
   take(
     roles.actors,
     "return",
-    (rank, value) => `actor ${rank} ended an episode: return ${rlNumber(value)}`,
+    (rank, value) => `actor ${rank} ended an episode: return ${shortNumber(value)}`,
   );
   const start = Math.max(0, index.table.from);
   return lines
@@ -200,7 +202,7 @@ export function lastLearned(index, roles, t, most) {
 // ---- under the pointer
 
 /** @param {RlFrame["comets"][0]} comet @param {RlFrame} frame @returns {string[]} */
-export function rlCometWords(comet, frame) {
+export function cometWords(comet, frame) {
   const { kind, from, to, share, nbytes, version, start } = comet;
   const old =
     kind === "experience" && version >= 0
@@ -216,7 +218,7 @@ export function rlCometWords(comet, frame) {
 }
 
 /** @param {RlFrame} frame @param {Spot} spot @returns {string[]} */
-export function rlSpotWords(frame, { rank, role }) {
+export function spotWords(frame, { rank, role }) {
   const of = (/** @type {{rank: number}[]} */ all) =>
     /** @type {any} */ (all.find((one) => one.rank === rank));
   if (role === "actor") return actorWords(of(frame.actors), frame.t);
@@ -242,9 +244,9 @@ const actorWords = (now, t) => [
   `actor ${now.rank}: ${now.words || "idle"}`,
   versionWords(now),
   `${counted(now.frames, "frame")}, ${grouped(now.rate)} in the last second` +
-    (Number.isFinite(now.epsilon) ? `, ε ${rlNumber(now.epsilon)}` : ""),
+    (Number.isFinite(now.epsilon) ? `, ε ${shortNumber(now.epsilon)}` : ""),
   now.episodes
-    ? `${counted(now.episodes, "episode")}, the last with return ${rlNumber(now.episode)}`
+    ? `${counted(now.episodes, "episode")}, the last with return ${shortNumber(now.episode)}`
     : "no episode has ended yet",
   ...(now.picture.length ? [`picture of the game: ${duration(t - now.seen)} old`] : []),
 ];
@@ -265,7 +267,7 @@ const replayWords = (now) => [
 const learnerWords = (now) => [
   `learner ${now.rank}: ${now.held ? `waits for server ${now.forWhom} to grant its next update` : now.words || "idle"}`,
   versionWords(now),
-  `${counted(now.updates, "update")}${Number.isFinite(now.loss) ? `, loss ${rlNumber(now.loss)}` : ""}`,
+  `${counted(now.updates, "update")}${Number.isFinite(now.loss) ? `, loss ${shortNumber(now.loss)}` : ""}`,
   ...(Number.isFinite(now.age)
     ? [`learned last from samples ${counted(Math.round(now.age), "update")} old`]
     : []),
@@ -279,7 +281,7 @@ const serverWords = (now) => [
 ];
 
 /** The picture to a screen reader. @param {RlFrame} frame */
-export const spokenRl = ({ actors, learners, replays, newest }) =>
+export const spokenWords = ({ actors, learners, replays, newest }) =>
   `Version ${newest}. ${actors.map((one) => `Actor ${one.rank} ${one.words || "is idle"}, ${one.behind} behind`).join(". ")}. ` +
   `${replays.map((one) => `Replay ${one.rank} holds ${one.held}`).join(". ")}. ` +
   `${learners.map((one) => `Learner ${one.rank} ${one.words || "is idle"}`).join(". ")}.`;
@@ -290,7 +292,7 @@ export const spokenRl = ({ actors, learners, replays, newest }) =>
  * @param {RlRoles} roles
  * @returns {import("../../engine/run_words.js").Meaning}
  */
-export function rlMeaning({ ranks }, { actors, learners, replays, servers, options }) {
+export function meaningOf({ ranks }, { actors, learners, replays, servers, options }) {
   const who = `${processes(ranks)} learn one game together.`;
   const many = (/** @type {number[]} */ all, /** @type {string} */ what) =>
     counted(all.length, what);

@@ -15,9 +15,9 @@ import { countUntil } from "../../engine/search.js";
 import { writeAt } from "../../drawing/colors.js";
 import { EPISODES } from "./captions.js";
 import { inBundles } from "./index.js";
-import { rlNumber } from "./lines.js";
+import { shortNumber } from "./lines.js";
 
-export const RL_CHART = 138; // px
+export const CHART = 138; // px
 const BINS = 48;
 const KIND_HIGH = 32;
 /** From which role to which each kind goes. @type {Record<string, string>} */
@@ -105,7 +105,7 @@ function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band)
   for (const v of levels) {
     g.fillStyle = ink.rule;
     g.fillRect(left, Y(v), right - left, 0.75);
-    writeAt(g, font, rlNumber(v), left - 5, Y(v), ink["ink-3"], "right");
+    writeAt(g, font, shortNumber(v), left - 5, Y(v), ink["ink-3"], "right");
   }
   for (const { bins, colour, dash } of lines) {
     if (band) {
@@ -262,5 +262,5 @@ export const kindsWords = (index, t) =>
 /** @param {Bin[]} bins @param {string} what */
 export const binsWords = (bins, what) =>
   bins.length
-    ? `${what}: ${rlNumber(bins[0].mean)} at first, ${rlNumber(bins[bins.length - 1].mean)} at ${duration(bins[bins.length - 1].t)}`
+    ? `${what}: ${shortNumber(bins[0].mean)} at first, ${shortNumber(bins[bins.length - 1].mean)} at ${duration(bins[bins.length - 1].t)}`
     : `${what}: nothing yet`;

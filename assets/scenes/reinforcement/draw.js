@@ -14,7 +14,7 @@
 import { drawBundle, drawRole } from "./boxes.js";
 import { ageInk, writeAt } from "../../drawing/colors.js";
 import { bytes } from "../../engine/format.js";
-import { rlAlong, rlDone, rlWay, SIDE } from "./place.js";
+import { spotAlong, pointsUntil, wayOf, SIDE } from "./place.js";
 
 const MOST_LINKS = 60; // ways that are drawn while nothing is on them
 const ASKS = new Set(["request", "pull", "grant", "farewell"]); // a few numbers, not what is learned
@@ -29,7 +29,7 @@ const HEADS = {
 };
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {RlSeen} seen */
-export function drawRl(g, look, seen) {
+export function drawPicture(g, look, seen) {
   const { ink, font } = look;
   const { place, frame } = seen;
   for (const { role, x, w, many } of place.columns) {
@@ -44,10 +44,17 @@ export function drawRl(g, look, seen) {
     if (spot.role === "bundle") drawBundle(g, look, seen, spot);
     else drawRole(g, look, seen, spot);
   for (const comet of frame.comets) {
-    const way = rlWay(place, comet.from, comet.to);
+    const way = wayOf(place, comet.from, comet.to);
     if (!way.length) continue;
     drawTail(g, ink, way, comet);
-    drawMessage(g, ink, rlAlong(way, comet.share), comet.kind, frame.newest - comet.version, frame);
+    drawMessage(
+      g,
+      ink,
+      spotAlong(way, comet.share),
+      comet.kind,
+      frame.newest - comet.version,
+      frame,
+    );
   }
 }
 
@@ -86,7 +93,7 @@ function drawLinks(g, { ink, choice }, seen) {
   for (const { from, to, nbytes } of links) {
     const mine = choice?.rank === from || choice?.rank === to;
     if (links.length > MOST_LINKS && !mine && !used.has(`${from}>${to}`)) continue;
-    const way = rlWay(place, from, to);
+    const way = wayOf(place, from, to);
     if (!way.length) continue;
     g.strokeStyle = mine ? ink.focus : ink.rule;
     g.lineWidth = 0.75 + 3 * (nbytes / most);
@@ -130,7 +137,7 @@ function drawTail(g, ink, way, { share, kind }) {
   g.strokeStyle = kind === "parameters" ? ink["age-0"] : ink.comm;
   g.lineWidth = 2.5;
   g.globalAlpha = 0.4;
-  trace(g, rlDone(way, share));
+  trace(g, pointsUntil(way, share));
   g.globalAlpha = 1;
 }
 

@@ -32,10 +32,10 @@
  */
 import { goneSince } from "../../engine/generations.js";
 import { countUntil } from "../../engine/search.js";
-import { rlArrived, inBundles } from "./index.js";
+import { arrivalOf, inBundles } from "./index.js";
 
 export const AGES = 12; // columns of what replay holds; replay_rank.py tells of as many
-export const RL_TINTS = 7; // steps of the tint
+export const TINTS = 7; // steps of the tint
 const SECOND = 1e9;
 export const SHADES = 16; // of a pixel
 const LAGS = 12; // pulls of an actor that the tint goes by
@@ -54,7 +54,7 @@ const WORKS = {
 
 /** A step of the tint for so many updates: a round number. @param {number} most */
 export function tintStep(most) {
-  const raw = Math.max(1, most / RL_TINTS);
+  const raw = Math.max(1, most / TINTS);
   const unit = 10 ** Math.floor(Math.log10(raw) + 1e-9);
   return unit * ([1, 2, 3, 4, 5, 6, 8, 10].find((k) => k * unit >= raw - 1e-9) ?? 10);
 }
@@ -122,14 +122,14 @@ function roleOf(index, rank, t, holders) {
 function unanswered(index, from, to, asked, answer, t) {
   const questions = index.way(asked, from, to);
   const answers = index.way(answer, to, from);
-  const came = countUntil(answers, t, rlArrived);
+  const came = countUntil(answers, t, arrivalOf);
   const question = questions[came];
   // the last question of all tells that there are no more: nothing answers it
   return question && question.start <= t && answers[came] ? question : null;
 }
 
 /** Whether the last message that left has not arrived. @param {RlMessage[]} list @param {number} t */
-const isOnWay = (list, t) => rlArrived(list[countUntil(list, t, (one) => one.start) - 1] ?? {}) > t;
+const isOnWay = (list, t) => arrivalOf(list[countUntil(list, t, (one) => one.start) - 1] ?? {}) > t;
 
 /**
  * @param {RlIndex} index
@@ -225,7 +225,7 @@ function replayOf(index, roles, rank, newest, t) {
   const held = Math.min(capacity, inserted);
   const now = roleOf(index, rank, t, holdersOf(roles));
   const asked = learners.filter((learner) => {
-    const came = countUntil(index.way("request", learner, rank), t, rlArrived);
+    const came = countUntil(index.way("request", learner, rank), t, arrivalOf);
     const answers = index.way("minibatch", rank, learner);
     const gone = countUntil(answers, t, (one) => one.start);
     return came > gone && answers[gone];
@@ -305,7 +305,7 @@ function grantedBy(index, { servers }, rank, t) {
 function serverOf(index, { servers, learners }, rank, t) {
   const now = roleOf(index, rank, t, servers);
   const came = learners.reduce(
-    (sum, learner) => sum + countUntil(index.way("gradients", learner, rank), t, rlArrived),
+    (sum, learner) => sum + countUntil(index.way("gradients", learner, rank), t, arrivalOf),
     0,
   );
   const applied = countUntil(index.of(rank, "version").t, t, Number);
@@ -319,7 +319,7 @@ function serverOf(index, { servers, learners }, rank, t) {
  * @param {number} iterations  of each learner; -1: not known
  * @returns {RlFrame}
  */
-export function rlFrame(index, roles, t, iterations = -1) {
+export function frameOf(index, roles, t, iterations = -1) {
   const newest = Math.max(0, ...holdersOf(roles).map((rank) => newestOf(index, rank, t)));
   const actors = roles.actors.map((rank) => actorOf(index, roles, rank, t));
   const learners = roles.learners.map((rank) => learnerOf(index, roles, rank, t, iterations));
@@ -352,7 +352,7 @@ export function rlFrame(index, roles, t, iterations = -1) {
     comets: index
       .flyingAt(t)
       .filter((one) => !gone.has(one.from) && !gone.has(one.to))
-      .map((one) => ({ ...one, share: (t - one.start) / (rlArrived(one) - one.start) })),
+      .map((one) => ({ ...one, share: (t - one.start) / (arrivalOf(one) - one.start) })),
   };
 }
 

@@ -25,12 +25,12 @@
  */
 import { countUntil } from "../../engine/search.js";
 
-const RL_APART = new Set(["metrics", "control"]); // groups that do not train
-const RL_SPANS = ["forward", "backward", "optimizer", "load", "apply", "push", "pull"];
-const RL_FLYING = 12; // messages of one way that may be on their way at once
+const APART = new Set(["metrics", "control"]); // groups that do not train
+const SPANS = ["forward", "backward", "optimizer", "load", "apply", "push", "pull"];
+const FLYING = 12; // messages of one way that may be on their way at once
 
 /** When a message had arrived with all its pieces. @param {RlMessage} message */
-export const rlArrived = ({ sent, got, there }) => (sent > 0 && got >= sent ? there : NaN);
+export const arrivalOf = ({ sent, got, there }) => (sent > 0 && got >= sent ? there : NaN);
 
 /** @returns {Series} */
 const emptySeries = () => ({ t: [], v: [], sums: [], version: [], peer: [] });
@@ -64,7 +64,7 @@ export class RlIndex {
     for (let p = table.passage[this.next]; p < table.count; p++) {
       const first = Math.max(this.next, passages.first[p]);
       const end = passages.first[p] + passages.count[p];
-      if (!RL_APART.has(table.text(passages.group[p])))
+      if (!APART.has(table.text(passages.group[p])))
         for (let row = first; row < end; row++) this.#row(p, row);
     }
     this.next = table.rows;
@@ -88,7 +88,7 @@ export class RlIndex {
       return;
     }
     const what = table.kindName(k);
-    if (!RL_SPANS.includes(what)) return;
+    if (!SPANS.includes(what)) return;
     this.#did(rank, what === "load" ? table.text(table.name[row]) || what : what, row);
     if (what === "optimizer") this.#measured(`${rank} version`, p, row, passages.iteration[p] + 1);
     if (what === "apply") this.#measured(`${rank} version`, p, row, passages.version[p]);
@@ -243,8 +243,8 @@ export class RlIndex {
     const flying = [];
     for (const { list } of this.ways.values()) {
       const end = countUntil(list, t, (one) => one.start);
-      for (let i = end - 1; i >= Math.max(0, end - RL_FLYING); i--)
-        if (rlArrived(list[i]) > t) flying.push(list[i]);
+      for (let i = end - 1; i >= Math.max(0, end - FLYING); i--)
+        if (arrivalOf(list[i]) > t) flying.push(list[i]);
     }
     return flying;
   }
@@ -259,8 +259,8 @@ export class RlIndex {
     const messages = /** @type {RlMessage[]} */ ([]);
     for (const { list } of this.ways.values()) {
       const end = countUntil(list, to, (one) => one.start);
-      const begin = Math.max(0, countUntil(list, from, (one) => one.start) - RL_FLYING);
-      for (let i = begin; i < end; i++) if (rlArrived(list[i]) > from) messages.push(list[i]);
+      const begin = Math.max(0, countUntil(list, from, (one) => one.start) - FLYING);
+      for (let i = begin; i < end; i++) if (arrivalOf(list[i]) > from) messages.push(list[i]);
     }
     return messages.sort((a, b) => a.start - b.start).slice(0, most);
   }
@@ -275,16 +275,16 @@ export class RlIndex {
   }
 }
 
-const rlOfTables = /** @type {WeakMap<Table, RlIndex>} */ (new WeakMap());
+const indexes = /** @type {WeakMap<Table, RlIndex>} */ (new WeakMap());
 
 /** What is known of a run with actors. @param {Table} table */
-export function rlIndexOf(table) {
-  let index = rlOfTables.get(table);
-  if (!index) rlOfTables.set(table, (index = new RlIndex(table)));
+export function indexOf(table) {
+  let index = indexes.get(table);
+  if (!index) indexes.set(table, (index = new RlIndex(table)));
   return index.update();
 }
 
 /** Which rank plays which role; null: none plays. @param {import("../../engine/player.js").RunFacts | null} run */
-export const rlRoles = (run) => /** @type {RlRoles | null} */ (run?.roles ?? null);
+export const rolesOf = (run) => /** @type {RlRoles | null} */ (run?.roles ?? null);
 /** Whether each rank but the servers is all in one. @param {RlRoles} roles */
 export const inBundles = ({ options }) => !!options.bundle;

@@ -12,14 +12,14 @@ import { grouped } from "../../engine/format.js";
 import { bundleRoom, hasStrip } from "./boxes.js";
 import { gameScale } from "./game.js";
 import { drawMessage } from "./draw.js";
-import { RL_TINTS } from "./frame.js";
+import { TINTS } from "./frame.js";
 
 /**
  * @param {import("../../chrome/stage.js").Look} look
  * @param {RlSeen} seen
  * @returns {KeyItem[]}
  */
-export function rlKeys({ ink }, { frame, roles, place }) {
+export function keysOf({ ink }, { frame, roles, place }) {
   const items = /** @type {KeyItem[]} */ ([]);
   const put = (
     /** @type {string} */ name,
@@ -34,7 +34,7 @@ export function rlKeys({ ink }, { frame, roles, place }) {
   put(
     `ages ${step}`,
     56,
-    `updates that parameters lack: 0 to ${grouped(RL_TINTS * step)} or more`,
+    `updates that parameters lack: 0 to ${grouped(TINTS * step)} or more`,
     tints,
   );
   const strips = frame.replays.some(({ rank, columns }) => {
@@ -48,7 +48,7 @@ export function rlKeys({ ink }, { frame, roles, place }) {
     put(
       `old ${old}`,
       56,
-      `in replay, updates since it was played: 0 to ${grouped(RL_TINTS * old)}`,
+      `in replay, updates since it was played: 0 to ${grouped(TINTS * old)}`,
       tints,
     );
   const message = (/** @type {string} */ kind, /** @type {string} */ words, turn = 0) =>

@@ -8,7 +8,7 @@
 import { counted, grouped } from "../../engine/format.js";
 
 /** A number in a few digits, with a real minus. @param {number} x @param {number} [digits] */
-export const rlNumber = (x, digits = 3) =>
+export const shortNumber = (x, digits = 3) =>
   Number.isFinite(x) ? String(Number(x.toPrecision(digits))).replace("-", "−") : "–";
 
 /** How old parameters are. @param {{version: number, behind: number}} now */
@@ -26,7 +26,7 @@ const epsilonWords = (epsilon) =>
 /** @param {import("./frame.js").ActorNow} now @returns {BoxLine[]} */
 export function actorLines(now) {
   const { rank, words, epsilon, episode, episodes, frames } = now;
-  const last = episodes ? `return ${rlNumber(episode)}` : "no episode yet";
+  const last = episodes ? `return ${shortNumber(episode)}` : "no episode yet";
   const explores = Number.isFinite(epsilon) ? [`ε ${epsilonWords(epsilon)}`] : [];
   return [
     [[`actor ${rank}`, String(rank)], explores],
@@ -58,7 +58,7 @@ export function learnerLines(now) {
     [[`learner ${rank}`, String(rank)], behindWords(now)],
     [doingWords(words), []],
     [
-      [Number.isFinite(loss) ? `loss ${rlNumber(loss, 2)}` : "no loss yet"],
+      [Number.isFinite(loss) ? `loss ${shortNumber(loss, 2)}` : "no loss yet"],
       [`${grouped(updates)} updates`],
     ],
     [

@@ -6,10 +6,10 @@
  * @typedef {import("./draw.js").RlSeen} RlSeen
  */
 import { nowOfSpot } from "./boxes.js";
-import { rlAlong, rlWay } from "./place.js";
+import { spotAlong, wayOf } from "./place.js";
 
 /** Return the marks of a picture. @param {Look} look @param {RlSeen} seen */
-export function rlMarks(look, seen) {
+export function marksOf(look, seen) {
   const { place, frame, index } = seen;
   const playhead = look.t + look.known.origin;
   const marks = /** @type {any[]} */ ([]);
@@ -37,7 +37,7 @@ export function rlMarks(look, seen) {
       ...index.sentOver(way, frame.t),
     });
   for (const one of frame.comets) {
-    const way = rlWay(place, one.from, one.to);
+    const way = wayOf(place, one.from, one.to);
     if (!way.length) continue;
     marks.push({
       mark: "comet",
@@ -48,7 +48,7 @@ export function rlMarks(look, seen) {
       kind: one.kind,
       nbytes: one.nbytes,
       share: one.share,
-      ...rlAlong(way, one.share),
+      ...spotAlong(way, one.share),
       playhead,
     });
   }

@@ -18,7 +18,7 @@
 import { inBundles } from "./index.js";
 
 export const STRIP_WIDE = 7; // px of a box's strip that is tinted by the version held
-const RL_HEAD = 50; // px above the boxes: the columns' names, and the way back
+const HEAD = 50; // px above the boxes: the columns' names, and the way back
 const BUNDLE_HEAD = 22;
 const ROW_GAP = 8;
 export const SIDE = 13; // px from a column to the way back beside it
@@ -65,10 +65,10 @@ function roleColumns(roles) {
 }
 
 /** @param {RlRoles} roles @param {number} width @returns {RlPlace} */
-export function rlPlace(roles, width) {
+export function placeOf(roles, width) {
   const columns = roleColumns(roles);
   const bundles = inBundles(roles);
-  const head = bundles ? BUNDLE_HEAD : RL_HEAD;
+  const head = bundles ? BUNDLE_HEAD : HEAD;
   const gap = bundles
     ? width >= 728
       ? 110
@@ -114,7 +114,7 @@ export function rlPlace(roles, width) {
  * @param {number} to
  * @returns {Point[]}
  */
-export function rlWay(place, from, to) {
+export function wayOf(place, from, to) {
   const a = place.of.get(from);
   const b = place.of.get(to);
   if (!a || !b) return [];
@@ -154,7 +154,7 @@ export function rlWay(place, from, to) {
  * @param {number} share
  * @returns {Point & {turn: number, after: number}} after: how many of its points lie behind
  */
-export function rlAlong(way, share) {
+export function spotAlong(way, share) {
   const lengths = way.map((p, i) => (i ? Math.hypot(p.x - way[i - 1].x, p.y - way[i - 1].y) : 0));
   let left = Math.max(0, Math.min(1, share)) * lengths.reduce((sum, one) => sum + one, 0);
   let i = 1;
@@ -175,8 +175,8 @@ export function rlAlong(way, share) {
  * @param {number} share
  * @returns {Point[]}
  */
-export function rlDone(way, share) {
-  const end = rlAlong(way, share);
+export function pointsUntil(way, share) {
+  const end = spotAlong(way, share);
   return [...way.slice(0, end.after), { x: end.x, y: end.y }];
 }
 
@@ -189,11 +189,11 @@ export function rlDone(way, share) {
  * @param {number} y
  * @returns {{comet: C} | {spot: Spot} | null}
  */
-export function underRl(place, comets, x, y) {
+export function hitUnder(place, comets, x, y) {
   const comet = comets.findLast((one) => {
-    const way = rlWay(place, one.from, one.to);
+    const way = wayOf(place, one.from, one.to);
     if (!way.length) return false;
-    const at = rlAlong(way, one.share);
+    const at = spotAlong(way, one.share);
     return Math.hypot(at.x - x, at.y - y) < 9;
   });
   if (comet) return { comet };

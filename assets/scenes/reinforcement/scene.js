@@ -11,11 +11,11 @@ import { countUntil } from "../../engine/search.js";
 import { updatesOf } from "./call_source.js";
 import {
   lastLearned,
-  rlCometWords,
-  rlMeaning,
-  rlSentence,
-  rlSpotWords,
-  spokenRl,
+  cometWords,
+  meaningOf,
+  sentenceOf,
+  spotWords,
+  spokenWords,
 } from "./captions.js";
 import {
   binsOf,
@@ -25,14 +25,14 @@ import {
   drawReturns,
   kindsHigh,
   kindsWords,
-  RL_CHART,
+  CHART,
 } from "./charts.js";
-import { drawRl } from "./draw.js";
-import { rlFrame } from "./frame.js";
-import { rlArrived, rlIndexOf, rlRoles } from "./index.js";
-import { rlKeys } from "./legend.js";
-import { rlMarks } from "./marks.js";
-import { rlPlace, underRl } from "./place.js";
+import { drawPicture } from "./draw.js";
+import { frameOf } from "./frame.js";
+import { arrivalOf, indexOf, rolesOf } from "./index.js";
+import { keysOf } from "./legend.js";
+import { marksOf } from "./marks.js";
+import { placeOf, hitUnder } from "./place.js";
 
 const BESIDE = 760; // px of width from which all charts stand beside each other (theme.css)
 
@@ -48,56 +48,56 @@ const build = canvasView({
   body: BODY,
   /** @returns {RlSeen | null} */
   see({ known, table, t, width }) {
-    const roles = rlRoles(known.run);
+    const roles = rolesOf(known.run);
     if (!roles || !(width > 0)) return null;
-    const index = rlIndexOf(table);
-    const frame = rlFrame(index, roles, t, known.run?.iterations ?? -1);
-    return { place: rlPlace(roles, width), frame, index, roles };
+    const index = indexOf(table);
+    const frame = frameOf(index, roles, t, known.run?.iterations ?? -1);
+    return { place: placeOf(roles, width), frame, index, roles };
   },
-  draw: drawRl,
-  keys: { ".wb-key": rlKeys },
+  draw: drawPicture,
+  keys: { ".wb-key": keysOf },
   charts: {
     ".wb-rl-return": {
-      height: RL_CHART,
+      height: CHART,
       draw: (chart, { index, roles }, { t }) => drawReturns(chart, index, roles, t),
       words: ({ index, roles }, { t }) =>
         binsWords(binsOf(index, roles.actors, "return", t), "Mean return"),
     },
     ".wb-rl-old": {
-      height: RL_CHART,
+      height: CHART,
       draw: (chart, { index, roles }, { t }) => drawOld(chart, index, roles, t),
       words: ({ index, roles }, { t }) =>
         binsWords(binsOf(index, roles.learners, "sample age", t), "Age of samples in updates"),
     },
     ".wb-rl-kinds": {
-      height: ({ roles }, { width }) => (width < BESIDE ? kindsHigh(roles) : RL_CHART),
+      height: ({ roles }, { width }) => (width < BESIDE ? kindsHigh(roles) : CHART),
       draw: (chart, { index, roles }, { t }) => drawKinds(chart, index, roles, t),
       words: ({ index }, { t }) => kindsWords(index, t),
     },
   },
   chartsKey: ({ index }) => index.version,
   story: ({ index, roles }, { t }, most) => lastLearned(index, roles, t, most),
-  spoken: (seen) => (seen ? spokenRl(seen.frame) : ""),
+  spoken: (seen) => (seen ? spokenWords(seen.frame) : ""),
   title: ({ known }) => known.run?.title || "Reinforcement learning",
   sentence: (look, seen) =>
-    rlSentence(
+    sentenceOf(
       look.known,
       seen?.frame ?? null,
       seen?.index ?? null,
       seen?.roles ?? null,
       look.live || look.t >= look.table.to - 1,
     ),
-  marks: rlMarks,
+  marks: marksOf,
   times(look, unit) {
-    const roles = rlRoles(look.known.run);
+    const roles = rolesOf(look.known.run);
     if (!roles || unit === "chunk") return null;
-    const index = rlIndexOf(look.table);
+    const index = indexOf(look.table);
     const times =
       unit === "iteration"
         ? roles.learners.flatMap((rank) => around(index.of(rank, "loss").t, look.t))
         : [...index.ways.values()].flatMap(({ list }) => {
             const at = Math.max(0, countUntil(list, look.t, (one) => one.start) - 8);
-            return around(list.slice(at, at + 16).map(rlArrived), look.t);
+            return around(list.slice(at, at + 16).map(arrivalOf), look.t);
           });
     return times.sort((a, b) => a - b);
   },
@@ -105,15 +105,15 @@ const build = canvasView({
     key: place.key,
     all: place.spots.map(({ role, rank, ...box }) => ({ ...box, rank, name: `${role} ${rank}` })),
   }),
-  under: ({ place, frame }, x, y) => underRl(place, frame.comets, x, y),
+  under: ({ place, frame }, x, y) => hitUnder(place, frame.comets, x, y),
   choose: (hit) =>
     hit?.comet
       ? { rank: hit.comet.from, peer: hit.comet.to, op: hit.comet.op, group: "default" }
       : (hit?.spot.rank ?? null),
   lines: (hit, { frame }, stage) =>
     hit.comet
-      ? rlCometWords(hit.comet, frame)
-      : [...rlSpotWords(frame, hit.spot), ...onceMore(stage, hit.spot.rank)],
+      ? cometWords(hit.comet, frame)
+      : [...spotWords(frame, hit.spot), ...onceMore(stage, hit.spot.rank)],
 });
 
 /** Some of the times before and after t. @param {number[]} times @param {number} t */
@@ -125,15 +125,15 @@ function around(times, t) {
 
 /** @type {import("../../chrome/scene_host.js").SceneModule} */
 export const reinforcementScene = {
-  offered: ({ run }) => rlRoles(run) !== null,
+  offered: ({ run }) => rolesOf(run) !== null,
   source: updatesOf,
   tellsRun: true,
   meaning: (run) => {
-    const roles = rlRoles(run);
-    return roles && rlMeaning(run, roles);
+    const roles = rolesOf(run);
+    return roles && meaningOf(run, roles);
   },
   lookNext: ({ run }) =>
-    rlRoles(run)
+    rolesOf(run)
       ? { title: "See who plays and who learns", what: "how old experience and parameters are" }
       : null,
   build,

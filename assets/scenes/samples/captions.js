@@ -45,7 +45,7 @@ export function dealWords(deal, batch) {
  * @param {number[]} at  iteration of each rank at the playhead
  * @param {boolean} runs
  */
-export function dealSentence(deal, at, runs) {
+export function sentenceOf(deal, at, runs) {
   if (!deal) return "After the first iteration you see which sample goes to which rank.";
   const count = deal.batches.length;
   if (!runs) return deal.facts.words ?? dealWords(deal, deal.batches[0]);

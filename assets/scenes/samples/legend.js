@@ -13,7 +13,7 @@ import { dealInk, drawHere } from "./draw.js";
  * @param {DealSeen} seen
  * @returns {KeyItem[]}
  */
-export function sampleKeys(look, { deal, place, runs, rank }) {
+export function keysOf(look, { deal, place, runs, rank }) {
   const { ink, ratio } = look;
   const items = /** @type {KeyItem[]} */ ([]);
   const batches = place.panels.map((p) => deal.batches[p.index]);

@@ -4,7 +4,7 @@ import { dealsSame } from "./deal.js";
 import { columnAt, rowAt } from "./place.js";
 
 /** @param {import("./draw.js").DealSeen} seen */
-export function dealMarks({ deal, place, at, runs }) {
+export function marksOf({ deal, place, at, runs }) {
   const marks = /** @type {any[]} */ ([]);
   for (const { index, x, y } of place.panels) {
     const batch = deal.batches[index];

@@ -18,12 +18,12 @@ const DEAL = { left: 78, narrow: 66, gap: 22, title: 20, below: 16, high: 560, s
 const LETTER = 6.3; // width of a digit, 11 px
 
 /** How high a rank's row is, by the number of ranks. @param {number} ranks */
-const dealRowHeight = (ranks) => (ranks <= 8 ? 21 : ranks <= 16 ? 15 : ranks <= 32 ? 9 : 6);
+const rowHeight = (ranks) => (ranks <= 8 ? 21 : ranks <= 16 ? 15 : ranks <= 32 ? 9 : 6);
 
 /** @param {Deal} deal @param {number} width @param {number} page @returns {DealPlace} */
-export function dealPlace(deal, width, page) {
+export function placeOf(deal, width, page) {
   const ranks = deal.ranks.length;
-  const row = dealRowHeight(ranks);
+  const row = rowHeight(ranks);
   const left = width < 760 ? DEAL.narrow : DEAL.left;
   const room = width - left - 2;
   // beside a number on a hatch the hatch is seen
@@ -106,7 +106,7 @@ export const rowAt = (place, y, row) => (row < 0 ? y : y + place.head + 3 + row 
  * @param {number} y
  * @returns {{index: number, row: number, column: number} | null} column: -1 where no sample is
  */
-export function underDeal(place, deal, x, y) {
+export function hitUnder(place, deal, x, y) {
   for (const panel of place.panels) {
     if (
       x < (panel.x === place.left ? 0 : panel.x - 4) ||

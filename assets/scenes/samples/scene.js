@@ -12,16 +12,10 @@ import { failedHere } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
 import { dealOf, iterationsAt, momentOf } from "./deal.js";
 import { drawDeal } from "./draw.js";
-import { sampleKeys } from "./legend.js";
-import { dealMarks } from "./marks.js";
-import { dealPlace, pageOf, rowAt, underDeal } from "./place.js";
-import {
-  chosenSampleWords,
-  dealSentence,
-  partLinesOf,
-  sampleLines,
-  shownWords,
-} from "./captions.js";
+import { keysOf } from "./legend.js";
+import { marksOf } from "./marks.js";
+import { placeOf, pageOf, rowAt, hitUnder } from "./place.js";
+import { chosenSampleWords, sentenceOf, partLinesOf, sampleLines, shownWords } from "./captions.js";
 
 const BODY = `<p class="wb-sm-bar"><span></span><button>◂ Earlier</button><button>Later ▸</button><button>To the playhead</button></p>
   <div class="wb-sm-picture"><canvas class="wb-sm" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Minibatches, rank by rank"></div></div>
@@ -39,7 +33,7 @@ function sentence(look) {
   if (failed) return failed;
   if (!deal && isOver(look.known)) return "This record does not say which samples its ranks took.";
   const at = deal && runs(look) ? iterationsAt(look.table, deal.ranks, look.t) : [];
-  return dealSentence(deal, at, runs(look));
+  return sentenceOf(deal, at, runs(look));
 }
 
 /** Show the laws that hold. @param {HTMLElement} table @param {import("./deal.js").Deal} deal */
@@ -71,14 +65,14 @@ const build = canvasView({
     const deal = dealOf(look.known.run);
     if (!deal || !(look.width > 0)) return null;
     const { page: own, sample } = view.state;
-    const first = dealPlace(deal, look.width, 0);
+    const first = placeOf(deal, look.width, 0);
     const at = runs(look) ? iterationsAt(look.table, deal.ranks, look.t) : deal.ranks.map(() => -1);
     const loaded = at.filter((i) => i >= 0);
     const current = Math.min(deal.batches.length - 1, ...loaded);
     const page =
       own ??
       (loaded.length ? pageOf(first, Math.max(0, current)) : runs(look) ? pageOf(first, 0) : 0);
-    const place = page === first.page ? first : dealPlace(deal, look.width, page);
+    const place = page === first.page ? first : placeOf(deal, look.width, page);
     return { deal, at, runs: runs(look), sample, rank: look.choice?.rank ?? -1, place };
   },
   draw: drawDeal,
@@ -90,7 +84,7 @@ const build = canvasView({
         g.fillRect(78, 20 + row * 21, width - 80, 2);
     },
   }),
-  keys: { ".wb-key": sampleKeys },
+  keys: { ".wb-key": keysOf },
   say(view, _, seen) {
     if (!seen) return;
     const { deal, place } = seen;
@@ -114,7 +108,7 @@ const build = canvasView({
   spoken: (_, look) => sentence(look),
   title: ({ known }) => known.run?.title || "Samples",
   sentence,
-  marks: (_, seen) => dealMarks(seen),
+  marks: (_, seen) => marksOf(seen),
   step(look, unit, way) {
     const deal = dealOf(look.known.run);
     if (!deal || unit !== "iteration") return null;
@@ -153,7 +147,7 @@ const build = canvasView({
       }),
     ),
   }),
-  under: ({ place, deal }, x, y) => underDeal(place, deal, x, y),
+  under: ({ place, deal }, x, y) => hitUnder(place, deal, x, y),
   /** The sample, and the rank: every other view shows it too. */
   choose(hit, { deal }, view) {
     const column = hit?.column >= 0 ? deal.batches[hit.index].columns[hit.column] : undefined;

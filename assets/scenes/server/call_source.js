@@ -13,7 +13,7 @@
  * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
 import { countUntil } from "../../engine/search.js";
-import { serverIndexOf } from "./index.js";
+import { indexOf } from "./index.js";
 import { acceptedBy, turnAt } from "./lookups.js";
 import { DerivedCalls, contentsOf, flightsIn } from "../../engine/derived_calls.js";
 
@@ -88,12 +88,12 @@ export class Rounds extends DerivedCalls {
   /** @param {Table} table */
   constructor(table) {
     super(table, "rounds", "round", ROUNDS_WORDS);
-    this.index = serverIndexOf(table);
+    this.index = indexOf(table);
   }
 
   /** Add the rounds that have ended since; the last one goes on. */
   update() {
-    const index = serverIndexOf(this.table);
+    const index = indexOf(this.table);
     // row numbers have changed
     if (this.life !== this.table.life) Object.assign(this, new Rounds(this.table));
     const { calls } = this;
@@ -191,7 +191,7 @@ const ofTables = /** @type {WeakMap<Table, Rounds>} */ (new WeakMap());
  * @returns {Rounds | null}
  */
 export function roundsOf(table) {
-  if (!serverIndexOf(table).present) return null;
+  if (!indexOf(table).present) return null;
   let rounds = ofTables.get(table);
   if (!rounds) ofTables.set(table, (rounds = new Rounds(table)));
   return rounds.update();

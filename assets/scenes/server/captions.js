@@ -54,7 +54,7 @@ export function ruleWords({ consistency, low, high, together, mode, once_per }) 
  * Who holds up whom, in numbers.
  * @param {Known} known @param {ServerFrame | null} frame @param {Rule} rule @param {boolean} live
  */
-export function serverSentence(known, frame, rule, live) {
+export function sentenceOf(known, frame, rule, live) {
   if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!frame)
     return known.state === "running"
@@ -351,7 +351,7 @@ export function logWords(index, worker, iteration, t, pushes = "gradient") {
 }
 
 /** The whole picture for who cannot see it. @param {ServerFrame} frame */
-export function spokenServer(frame) {
+export function spokenWords(frame) {
   const workers = frame.workers.map(
     (w) =>
       `worker ${w.rank} in iteration ${w.iteration + 1} ${doings(frame)[w.doing]}, ` +

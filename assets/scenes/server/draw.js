@@ -23,17 +23,17 @@ import { drawName, drawWorker } from "./workers.js";
 const MOST_WAYS = 48; // that are drawn while nothing is on them
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen */
-export function drawServer(g, look, seen) {
+export function drawPicture(g, look, seen) {
   drawGrid(g, look, seen);
   seen.frame.workers.forEach((worker, i) => {
     drawLog(g, look, seen, worker, i);
     drawName(g, look, seen, worker, i);
   });
   drawWall(g, look, seen);
-  drawServerWays(g, look, seen);
+  drawWays(g, look, seen);
   drawBins(g, look, seen);
   seen.frame.workers.forEach((worker, i) => drawWorker(g, look, seen, worker, i));
-  for (const comet of seen.comets) drawServerComet(g, look.ink, seen, comet);
+  for (const comet of seen.comets) drawComet(g, look.ink, seen, comet);
   for (const move of seen.frame.moves) drawMove(g, look, seen, move);
 }
 
@@ -235,7 +235,7 @@ function drawLog(g, { ink }, { place, frame, index }, worker, i) {
  * @param {Look} look
  * @param {ServerSeen} seen
  */
-function drawServerWays(g, { ink, choice }, { place, frame, comets, befell }) {
+function drawWays(g, { ink, choice }, { place, frame, comets, befell }) {
   const { workers, shards } = frame;
   const all = workers.length * shards.length <= MOST_WAYS;
   const used = new Set(
@@ -270,7 +270,7 @@ function drawServerWays(g, { ink, choice }, { place, frame, comets, befell }) {
  * @param {ServerSeen} seen
  * @param {ServerSeen["comets"][0]} comet
  */
-function drawServerComet(g, ink, { place, frame }, { kind, from, to, share, x, y }) {
+function drawComet(g, ink, { place, frame }, { kind, from, to, share, x, y }) {
   const out = kind === "push";
   const worker = frame.workers.findIndex((w) => w.rank === (out ? from : to));
   const shard = frame.shards.findIndex((s) => s.rank === (out ? to : from));

@@ -120,7 +120,7 @@ function limitOf(living, worker, least, rule, t) {
  * @param {import("./keys.js").RecoveryFact[]} [recoveries]
  * @returns {ServerFrame}
  */
-export function serverFrame(index, rule, t, iterations, recoveries = []) {
+export function frameOf(index, rule, t, iterations, recoveries = []) {
   const lost = new Map(
     [...index.workers.keys(), ...index.servers.keys()].map((rank) => [rank, index.goneAt(rank, t)]),
   );

@@ -388,7 +388,7 @@ const indexes = /** @type {WeakMap<Table, ServerIndex>} */ (new WeakMap());
  * @param {Table} table
  * @returns {ServerIndex}
  */
-export function serverIndexOf(table) {
+export function indexOf(table) {
   let index = indexes.get(table);
   if (!index) indexes.set(table, (index = new ServerIndex(table)));
   return index.update();

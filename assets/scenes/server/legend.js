@@ -16,7 +16,7 @@ import { hatched } from "../../drawing/hatch.js";
  * @param {boolean} drops  some gradient was dropped
  * @returns {KeyItem[]}
  */
-export function serverKeys({ ink, font, ratio }, { frame, rule, place, befell }, drops) {
+export function keysOf({ ink, font, ratio }, { frame, rule, place, befell }, drops) {
   const items = /** @type {KeyItem[]} */ ([]);
   const shards = frame.shards;
   const two = shards.length > 1;

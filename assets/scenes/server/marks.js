@@ -8,7 +8,7 @@
 import { columnX, workerSpot } from "./place.js";
 
 /** Return the marks of a picture. @param {Look} look @param {ServerSeen} seen */
-export function serverMarks(look, { place, frame, comets }) {
+export function marksOf(look, { place, frame, comets }) {
   const playhead = look.t + look.known.origin;
   const marks = /** @type {any[]} */ ([]);
   frame.workers.forEach((w, i) => {

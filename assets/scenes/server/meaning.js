@@ -27,7 +27,7 @@ function divisionOfLabour(
  * @param {import("../../engine/player.js").RunFacts} run
  * @returns {import("../../engine/run_words.js").Meaning | null}
  */
-export function serverMeaning(run) {
+export function meaningOf(run) {
   const { strategy, ranks, server, inputs } = run;
   if (strategy === "parameter_server")
     return [

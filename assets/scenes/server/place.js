@@ -87,7 +87,7 @@ export function binHeights(shares, room) {
  * @param {number} iterations  of the run
  * @returns {Place}
  */
-export function serverPlace(width, workers, shares, ahead, iterations = Infinity) {
+export function placeOf(width, workers, shares, ahead, iterations = Infinity) {
   const wide = width >= 728;
   const lane = laneOf(workers);
   const level = lane >= 44 ? "full" : lane >= 26 ? "line" : "dots";
@@ -195,7 +195,7 @@ export function wayPoint(place, worker, shard, f) {
  * @param {number} x
  * @param {number} y
  */
-export function underServer(place, workers, comets, x, y) {
+export function hitUnder(place, workers, comets, x, y) {
   const comet = comets.find((c) => Math.hypot(c.x - x, c.y - y) < 10);
   if (comet) return { comet };
   const shard = place.bins.findIndex(

@@ -18,28 +18,28 @@ import {
   stalenessWords,
 } from "./charts.js";
 import { drawShares, sharesUntil, sharesWords } from "./shares_chart.js";
-import { drawServer } from "./draw.js";
-import { aheadOf, serverPlace, underServer, wayPoint, workerSpot } from "./place.js";
+import { drawPicture } from "./draw.js";
+import { aheadOf, placeOf, hitUnder, wayPoint, workerSpot } from "./place.js";
 import { roundsOf } from "./call_source.js";
-import { boundOf, ruleOf, serverFrame } from "./frame.js";
+import { boundOf, ruleOf, frameOf } from "./frame.js";
 import { recoveryFacts } from "../../engine/generations.js";
 import { countUntil } from "../../engine/search.js";
 import { befellNow } from "./befell.js";
-import { serverKeys } from "./legend.js";
-import { serverMarks } from "./marks.js";
-import { drawServerScore } from "./score.js";
+import { keysOf } from "./legend.js";
+import { marksOf } from "./marks.js";
+import { drawScore } from "./score.js";
 import {
   cometWords,
   lastUpdates,
   logWords,
   ruleWords,
-  serverSentence,
+  sentenceOf,
   shardWords,
-  spokenServer,
+  spokenWords,
   versionsAt,
   workerWords,
 } from "./captions.js";
-import { serverMeaning } from "./meaning.js";
+import { meaningOf } from "./meaning.js";
 import { scoreHeight } from "../../drawing/lanes.js";
 
 const BODY = `<div class="wb-ps-picture"><canvas class="wb-ps" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Workers and shards"></div></div>
@@ -59,9 +59,9 @@ export const serves = (known) =>
 
 /** @param {import("./index.js").ServerIndex} index @param {Look} look */
 const frameOfRun = (index, { known, t }) =>
-  serverFrame(index, ruleOf(known), t, known.run?.iterations ?? -1, recoveryFacts(known.run));
+  frameOf(index, ruleOf(known), t, known.run?.iterations ?? -1, recoveryFacts(known.run));
 
-const SERVER_NEXT = {
+const NEXT = {
   title: "See workers and shards",
   what: "who holds which version, and who is stopped",
   failed: true,
@@ -81,7 +81,7 @@ const build = canvasView({
     if (!rounds || !rounds.index.pairs.size || !(look.width > 0)) return null;
     const { index } = rounds;
     const frame = frameOfRun(index, look);
-    const place = serverPlace(
+    const place = placeOf(
       look.width,
       frame.workers.length,
       frame.shards.map((s) => s.share),
@@ -98,12 +98,12 @@ const build = canvasView({
     }));
     return { place, frame, index, rule, comets, befell: befellNow(look, frame) };
   },
-  draw: drawServer,
+  draw: drawPicture,
   empty({ known, width, ink }) {
     const rule = ruleOf(known);
     const ranks = known.run?.ranks ?? 0;
     const servers = Math.max(1, rule.servers);
-    const place = serverPlace(
+    const place = placeOf(
       width,
       Math.max(1, ranks - servers),
       Array.from({ length: servers }, () => 1 / servers),
@@ -124,7 +124,7 @@ const build = canvasView({
       },
     };
   },
-  keys: { ".wb-key": (look, seen) => serverKeys(look, seen, seen.rule.drop_above !== null) },
+  keys: { ".wb-key": (look, seen) => keysOf(look, seen, seen.rule.drop_above !== null) },
   charts: {
     ".wb-ps-stairs": {
       height,
@@ -157,26 +157,26 @@ const build = canvasView({
     put(view.$("h3 span"), free ? "Clocks" : "Clocks climb inside the band");
     if (seen) put(view.$(".wb-ps-missed"), `updates that a ${seen.frame.pushes} had missed`);
   },
-  spoken: (seen) => (seen ? spokenServer(seen.frame) : "Workers and shards; nothing moves yet"),
+  spoken: (seen) => (seen ? spokenWords(seen.frame) : "Workers and shards; nothing moves yet"),
   title: ({ known }) =>
     [known.run?.title || "Parameter server", ruleWords(ruleOf(known))].filter(Boolean).join(" · "),
   sentence(look) {
     const rounds = roundsOf(look.table);
     const frame = rounds?.index.pairs.size ? frameOfRun(rounds.index, look) : null;
     const newest = look.live || look.t >= look.table.to - 1;
-    return serverSentence(look.known, frame, ruleOf(look.known), newest);
+    return sentenceOf(look.known, frame, ruleOf(look.known), newest);
   },
   badges({ known }) {
     const { words } = ruleOf(known);
     return words ? [words] : [];
   },
-  marks: serverMarks,
+  marks: marksOf,
   score: {
     height: ({ ranks }) => scoreHeight(ranks),
     draw(g, look) {
       const rounds = roundsOf(look.table);
       const bound = boundOf(ruleOf(look.known), look.known.run?.iterations ?? -1);
-      if (rounds) drawServerScore(g, look, rounds.index, bound);
+      if (rounds) drawScore(g, look, rounds.index, bound);
     },
   },
   times({ table, t }, unit) {
@@ -208,7 +208,7 @@ const build = canvasView({
     ],
   }),
   under: ({ place, frame, comets }, x, y) =>
-    underServer(place, frame.workers.length, comets, x, y) ??
+    hitUnder(place, frame.workers.length, comets, x, y) ??
     (y < place.top && x > place.left ? { above: true } : null),
   choose(hit, { frame }) {
     if (!hit || hit.above) return null;
@@ -242,7 +242,7 @@ export const serverScene = {
   offered: serves,
   source: ({ table }) => roundsOf(table),
   tellsRun: true,
-  meaning: serverMeaning,
-  lookNext: (known) => (serves(known) ? SERVER_NEXT : null),
+  meaning: meaningOf,
+  lookNext: (known) => (serves(known) ? NEXT : null),
   build,
 };

@@ -74,7 +74,7 @@ export function roundBars(index, from, to, bound) {
  * @param {ServerIndex} index
  * @param {import("./index.js").Bound} bound
  */
-export function drawServerScore(g, look, index, bound) {
+export function drawScore(g, look, index, bound) {
   const { ink, current, ranks, width, ratio, font } = look;
   const lane = scoreLane(ranks);
   drawNames(g, look);

@@ -9,7 +9,7 @@
  * @typedef {import("../../engine/derived_calls.js").Contents} Contents
  */
 import { clockOf } from "../../engine/model.js";
-import { shardsIndexOf } from "./index.js";
+import { indexOf } from "./index.js";
 import { DerivedCalls } from "../../engine/derived_calls.js";
 
 /** @type {import("../../engine/call_source.js").Words} */
@@ -25,12 +25,12 @@ export class Shardings extends DerivedCalls {
   /** @param {Table} table */
   constructor(table) {
     super(table, "shardings", "sharding", SHARDINGS_WORDS);
-    this.index = shardsIndexOf(table);
+    this.index = indexOf(table);
   }
 
   /** Add the iterations that have come since; the last goes on. @param {number} ranks */
   update(ranks) {
-    const index = shardsIndexOf(this.table);
+    const index = indexOf(this.table);
     // row numbers have changed
     if (this.life !== this.table.life) Object.assign(this, new Shardings(this.table));
     if (index.version === this.read) return this;
@@ -73,7 +73,7 @@ const shardingsOfTables = /** @type {WeakMap<Table, Shardings>} */ (new WeakMap(
  * @returns {Shardings | null}
  */
 export function shardingsOf({ table, run }) {
-  if (!shardsIndexOf(table).present) return null;
+  if (!indexOf(table).present) return null;
   let shardings = shardingsOfTables.get(table);
   if (!shardings) shardingsOfTables.set(table, (shardings = new Shardings(table)));
   return shardings.update(run?.ranks ?? 1);

@@ -19,7 +19,7 @@ const HOLDER_DOING = /** @type {Record<string, string>} */ ({
 });
 
 /** @param {ShardFacts | null | undefined} facts */
-export function shardFactsWords(facts) {
+export function factsWords(facts) {
   if (!facts) return "";
   const what =
     facts.units === "whole" ? "the whole model at once" : counted(facts.layers.length, "layer");
@@ -39,7 +39,7 @@ export function shardFactsWords(facts) {
  * @param {number} chosen
  * @param {boolean} newest
  */
-export function shardsSentence(known, frame, chosen, newest) {
+export function sentenceOf(known, frame, chosen, newest) {
   if (known.state === "failed" && newest)
     return known.words ? failedWords(known) : "The run failed.";
   if (!frame || frame.holders.every(({ held }) => !held))
@@ -84,7 +84,7 @@ export function shardsSentence(known, frame, chosen, newest) {
 }
 
 /** @param {ShardsFrame} frame @param {number} rank @param {number} layer @returns {string[]} */
-export function shardCellWords(frame, rank, layer) {
+export function cellWords(frame, rank, layer) {
   const { name, kind, bytes: size, parts } = frame.layers[layer];
   const now = frame.holders[rank].layers[layer];
   const all = size || 1;
@@ -142,7 +142,7 @@ export function holderWords(frame, rank) {
 }
 
 /** @param {ShardsFrame} frame */
-export const spokenShards = (frame) =>
+export const spokenWords = (frame) =>
   frame.holders
     .map(({ rank, held, layers }) => {
       const whole = layers.filter((layer) => layer.held > 0).map(({ name }) => name);

@@ -15,38 +15,35 @@ import { countUntil } from "../../engine/search.js";
 import { bytesScale } from "./place.js";
 import { bytes, duration, ticks } from "../../engine/format.js";
 
-const SHARD_LEFT = 62;
-const SHARD_RIGHT = 8;
-const SHARD_TOP = 8;
-const SHARD_AXIS = 20;
+const LEFT = 62;
+const RIGHT = 8;
+const TOP = 8;
+const AXIS = 20;
 /** @param {number} layers */
-export const shardChartHeight = (layers) => Math.max(150, Math.min(300, 28 + layers * 16));
+export const chartHeight = (layers) => Math.max(150, Math.min(300, 28 + layers * 16));
 /** @param {ShardSpan} span @param {number} width @param {number} t */
 export const shardX = ({ start, end }, width, t) =>
-  SHARD_LEFT +
-  Math.min(1, Math.max(0, (t - start) / Math.max(1, end - start))) *
-    (width - SHARD_LEFT - SHARD_RIGHT);
+  LEFT + Math.min(1, Math.max(0, (t - start) / Math.max(1, end - start))) * (width - LEFT - RIGHT);
 /** The moment at a place. @param {ShardSpan} span @param {number} width @param {number} x */
 export const shardMoment = ({ start, end }, width, x) =>
-  start +
-  Math.min(1, Math.max(0, (x - SHARD_LEFT) / (width - SHARD_LEFT - SHARD_RIGHT))) * (end - start);
+  start + Math.min(1, Math.max(0, (x - LEFT) / (width - LEFT - RIGHT))) * (end - start);
 
 /** @param {ShardChart} chart @param {ShardSpan} span @param {number} t */
 function drawAxisAndHead({ g, ink, font, width, height }, span, t) {
-  const base = height - SHARD_AXIS;
+  const base = height - AXIS;
   g.fillStyle = ink.rule;
-  g.fillRect(SHARD_LEFT, base, width - SHARD_LEFT - SHARD_RIGHT, 1);
+  g.fillRect(LEFT, base, width - LEFT - RIGHT, 1);
   let free = -Infinity;
   for (const { t: at, label } of ticks(
     span.end - span.start,
-    Math.max(2, Math.floor((width - SHARD_LEFT) / 90)),
+    Math.max(2, Math.floor((width - LEFT) / 90)),
   )) {
     const x = shardX(span, width, span.start + at);
     const half = label.length * 3.4;
     g.fillStyle = ink.rule;
     g.fillRect(x, base, 1, 4);
     if (x - half < free || x + half > width) continue;
-    writeAt(g, font, label, Math.max(SHARD_LEFT + half - 4, x), base + 12, ink["ink-3"], "center");
+    writeAt(g, font, label, Math.max(LEFT + half - 4, x), base + 12, ink["ink-3"], "center");
     free = x + half + 8;
   }
   if (t < span.start || t > span.end) return;
@@ -66,7 +63,7 @@ function drawAxisAndHead({ g, ink, font, width, height }, span, t) {
  */
 export function drawHeld(chart, index, frame, span, t, chosen) {
   const { g, ink, font, width, height } = chart;
-  const base = height - SHARD_AXIS;
+  const base = height - AXIS;
   const ranks = frame.holders.length;
   const hues = huesOf(
     ink,
@@ -77,15 +74,15 @@ export function drawHeld(chart, index, frame, span, t, chosen) {
   const end = bytesScale(
     Math.max(frame.unsharded, 1, ...lines.flatMap((line) => line.map((p) => p.bytes))),
   );
-  const Y = (/** @type {number} */ n) => base - (n / end) * (base - SHARD_TOP);
+  const Y = (/** @type {number} */ n) => base - (n / end) * (base - TOP);
   for (const part of [0, 0.5, 1]) {
     g.fillStyle = ink.rule;
-    g.fillRect(SHARD_LEFT, Y(end * part), width - SHARD_LEFT - SHARD_RIGHT, 1);
+    g.fillRect(LEFT, Y(end * part), width - LEFT - RIGHT, 1);
     writeAt(
       g,
       font,
       part ? bytes(end * part) : "0",
-      SHARD_LEFT - 6,
+      LEFT - 6,
       Y(end * part),
       ink["ink-3"],
       "right",
@@ -109,7 +106,7 @@ export function drawHeld(chart, index, frame, span, t, chosen) {
   });
   if (frame.unsharded) {
     g.fillStyle = ink.ideal;
-    g.fillRect(SHARD_LEFT, Y(frame.unsharded) - 0.5, width - SHARD_LEFT - SHARD_RIGHT, 1);
+    g.fillRect(LEFT, Y(frame.unsharded) - 0.5, width - LEFT - RIGHT, 1);
   }
   drawAxisAndHead(chart, span, t);
 }
@@ -141,7 +138,7 @@ function stepsIn(holder, { start, end }) {
  */
 export function drawWhen(chart, index, frame, span, t, rank) {
   const { g, ink, font, width, height } = chart;
-  const base = height - SHARD_AXIS;
+  const base = height - AXIS;
   const layers = frame.layers;
   const lane = (base - 4) / Math.max(1, layers.length);
   const holder = index.holders.get(rank);
@@ -152,12 +149,12 @@ export function drawWhen(chart, index, frame, span, t, rank) {
     const top = y + (lane - tall) / 2;
     g.font = `400 11px ${font}`;
     const short = [name, name.split(".").at(-1) ?? name].find(
-      (text) => g.measureText(text).width < SHARD_LEFT - 8,
+      (text) => g.measureText(text).width < LEFT - 8,
     );
     if (l % every === 0 && short)
-      writeAt(g, font, short, SHARD_LEFT - 6, y + lane / 2, ink["ink-2"], "right");
+      writeAt(g, font, short, LEFT - 6, y + lane / 2, ink["ink-2"], "right");
     g.fillStyle = ink.track;
-    g.fillRect(SHARD_LEFT, top + tall / 2 - 0.5, width - SHARD_LEFT - SHARD_RIGHT, 1);
+    g.fillRect(LEFT, top + tall / 2 - 0.5, width - LEFT - RIGHT, 1);
     const held = holder?.layers.get(name);
     const bar = (/** @type {number} */ from, /** @type {number} */ to) => {
       const x = shardX(span, width, from);
@@ -190,7 +187,7 @@ export function drawWhen(chart, index, frame, span, t, rank) {
 }
 
 /** @param {ShardsIndex} index @param {ShardsFrame} frame @param {ShardSpan} span */
-export function shardsHeldWords(index, frame, span) {
+export function heldWords(index, frame, span) {
   const parts = frame.holders
     .map(({ rank }) => {
       const line = stepsIn(index.holders.get(rank), span);

@@ -12,7 +12,7 @@
 import { cross, huesOf } from "../../drawing/glyph.js";
 import { hatched } from "../../drawing/hatch.js";
 import { writeAt } from "../../drawing/colors.js";
-import { partOf, shardTop } from "./place.js";
+import { partOf, topOf } from "./place.js";
 import { bytes } from "../../engine/format.js";
 
 /**
@@ -21,7 +21,7 @@ import { bytes } from "../../engine/format.js";
  * @param {ShardsSeen} seen
  * @param {number[]} gone  ranks that are no more
  */
-export function drawShards(g, look, { frame, place, scale }, gone) {
+export function drawPicture(g, look, { frame, place, scale }, gone) {
   const { ink, font, choice } = look;
   const ranks = frame.holders.length;
   const hues = huesOf(
@@ -31,7 +31,7 @@ export function drawShards(g, look, { frame, place, scale }, gone) {
   );
   drawHeads(g, look, frame, place);
   for (const holder of frame.holders) {
-    const y = shardTop(place, holder.rank);
+    const y = topOf(place, holder.rank);
     const middle = y + place.cell / 2;
     if (place.row >= 11)
       writeAt(
@@ -120,7 +120,7 @@ function drawHeads(g, { ink, font }, { layers }, place) {
  */
 function drawCell(g, { ink, font, ratio }, frame, place, hues, rank, l, layer) {
   const column = place.columns[l];
-  const y = shardTop(place, rank);
+  const y = topOf(place, rank);
   const h = place.cell;
   const ranks = hues.length;
   const layout = frame.layers[l];

@@ -23,14 +23,14 @@
  *   would take on a rank alone
  */
 import { countUntil } from "../../engine/search.js";
-import { shardHeldAt, shardHeldSince } from "./index.js";
+import { heldAt, heldSince } from "./index.js";
 
 /**
  * How a run's model is sharded, as its ranks have reported it.
  * @param {import("../../engine/player.js").Known["run"]} run
  * @returns {ShardFacts | null}
  */
-export const shardFacts = (run) => run?.shards ?? null;
+export const factsOf = (run) => run?.shards ?? null;
 
 /**
  * Layers and parts as the ranks recorded them; before that as the rows name them, without sizes.
@@ -55,7 +55,7 @@ export const layersOf = (facts, index, ranks) =>
  * @param {number} t
  * @returns {ShardsFrame}
  */
-export function shardsFrame(index, facts, ranks, t) {
+export function frameAt(index, facts, ranks, t) {
   const layers = layersOf(facts, index, ranks);
   const whole = layers.reduce((sum, { bytes }) => sum + bytes, 0);
   const holders = Array.from({ length: ranks }, (_, rank) =>
@@ -107,8 +107,8 @@ function holderAt(index, layers, rank, ranks, t) {
   return {
     rank,
     layers: now,
-    held: shardHeldAt(held, t),
-    active: shardHeldAt(holder.active, t),
+    held: heldAt(held, t),
+    active: heldAt(holder.active, t),
     peak,
     doing,
     iteration: deed?.iteration ?? -1,
@@ -125,8 +125,8 @@ function holderAt(index, layers, rank, ranks, t) {
  */
 function layerAt(holder, name, ranks, t) {
   const layer = holder.layers.get(name);
-  const held = shardHeldAt(layer, t);
-  const since = shardHeldSince(layer, t);
+  const held = heldAt(layer, t);
+  const since = heldSince(layer, t);
   // The last collective of this layer that had begun.
   let way = null;
   for (

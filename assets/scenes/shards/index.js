@@ -20,8 +20,8 @@
 import { countUntil } from "../../engine/search.js";
 
 const BUDDY_COPY = "buddy copy"; // the name of its messages
-const SHARD_DEEDS = ["load", "forward", "backward", "optimizer"];
-const SHARD_WAYS = /** @type {Record<string, "gather" | "reduce">} */ ({
+const DEEDS = ["load", "forward", "backward", "optimizer"];
+const WAYS = /** @type {Record<string, "gather" | "reduce">} */ ({
   all_gather: "gather",
   reduce_scatter: "reduce",
 });
@@ -47,7 +47,7 @@ export class ShardsIndex {
       Object.assign(this, new ShardsIndex(table), { version: this.version + 1 });
     if (this.next >= table.rows) return this;
     const { code, passages } = table;
-    const deeds = new Set(SHARD_DEEDS.map((name) => code[name]));
+    const deeds = new Set(DEEDS.map((name) => code[name]));
     for (let r = this.next; r < table.rows; r++) {
       const kind = table.kind[r];
       const p = table.passage[r];
@@ -118,7 +118,7 @@ export class ShardsIndex {
     const { passages } = table;
     if (arrives && table.text(table.name[r]) === BUDDY_COPY)
       return void this.holder(passages.rank[p]).copies.push({ t: table.end[r], of: table.peer[r] });
-    const what = SHARD_WAYS[table.text(passages.collective[p])];
+    const what = WAYS[table.text(passages.collective[p])];
     if (!what) return;
     const group = table.text(passages.group[p]);
     const op = `${group}/${passages.op[p]}`;
@@ -162,16 +162,16 @@ function putHeld(held, t, bytes) {
 }
 
 /** What was held at t. @param {Held | undefined} held @param {number} t */
-export const shardHeldAt = (held, t) =>
+export const heldAt = (held, t) =>
   held ? (held.bytes[countUntil(held.t, t, (at) => at) - 1] ?? 0) : 0;
 /** Since when it has been so, -1 if never. @param {Held | undefined} held @param {number} t */
-export const shardHeldSince = (held, t) =>
+export const heldSince = (held, t) =>
   held ? (held.t[countUntil(held.t, t, (at) => at) - 1] ?? -1) : -1;
 
 const shardIndices = /** @type {WeakMap<Table, ShardsIndex>} */ (new WeakMap());
 
 /** @param {Table} table */
-export function shardsIndexOf(table) {
+export function indexOf(table) {
   let index = shardIndices.get(table);
   if (!index) shardIndices.set(table, (index = new ShardsIndex(table)));
   return index.update();

@@ -15,7 +15,7 @@ import { hatched } from "../../drawing/hatch.js";
  * @param {boolean} lost
  * @returns {KeyItem[]}
  */
-export function shardKeys({ ink, ratio }, { frame, place }, lost) {
+export function keysOf({ ink, ratio }, { frame, place }, lost) {
   const items = /** @type {KeyItem[]} */ ([]);
   const many = frame.holders.length > 8;
   const ours = many ? ink.ink : ink.s0;

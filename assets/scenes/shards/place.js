@@ -11,11 +11,11 @@
  *   slots: a rank's part is seen in each cell; bar: its own and the rest; line: without words.
  *   cell: a cell's height
  */
-const SHARDS_NARROW = 760;
-const SHARDS_HEAD = 40;
-const SHARDS_FOOT = 22;
-const SHARDS_GAP = 5;
-const SHARDS_LEAST = 22; // px of a column, if there is room
+const NARROW = 760;
+const HEAD = 40;
+const FOOT = 22;
+const GAP = 5;
+const LEAST = 22; // px of a column, if there is room
 
 /**
  * @param {number} width
@@ -23,16 +23,16 @@ const SHARDS_LEAST = 22; // px of a column, if there is room
  * @param {ShardLayer[]} layers
  * @returns {ShardsPlace}
  */
-export function shardsPlace(width, ranks, layers) {
-  const wide = width >= SHARDS_NARROW;
+export function placeOf(width, ranks, layers) {
+  const wide = width >= NARROW;
   const left = wide ? 62 : 52;
   const memory = wide ? 236 : 150;
   const row =
     ranks <= 4 ? 40 : ranks <= 8 ? 30 : ranks <= 16 ? 20 : Math.max(5, Math.floor(320 / ranks));
   const room = width - left - memory - 24;
   const count = Math.max(1, layers.length);
-  const gap = count > 40 ? 1 : SHARDS_GAP;
-  const least = Math.min(SHARDS_LEAST, (room - gap * (count - 1)) / count);
+  const gap = count > 40 ? 1 : GAP;
+  const least = Math.min(LEAST, (room - gap * (count - 1)) / count);
   const spare = Math.max(0, room - gap * (count - 1) - least * count);
   const all = layers.reduce((sum, { bytes }) => sum + Math.sqrt(bytes), 0) || 1;
   const columns = [];
@@ -48,8 +48,8 @@ export function shardsPlace(width, ranks, layers) {
   return {
     key: [width, ranks, layers.map(({ bytes }) => bytes)].join(),
     width,
-    height: SHARDS_HEAD + ranks * row + SHARDS_FOOT,
-    top: SHARDS_HEAD,
+    height: HEAD + ranks * row + FOOT,
+    top: HEAD,
     left,
     row,
     cell,
@@ -77,8 +77,7 @@ export function partOf({ x, w }, layer, rank, ranks) {
 }
 
 /** The top of a rank's cells. @param {ShardsPlace} place @param {number} rank */
-export const shardTop = (place, rank) =>
-  place.top + rank * place.row + (place.row - place.cell) / 2;
+export const topOf = (place, rank) => place.top + rank * place.row + (place.row - place.cell) / 2;
 
 /**
  * What lies under the pointer.
@@ -88,7 +87,7 @@ export const shardTop = (place, rank) =>
  * @param {number} y
  * @returns {{rank: number, layer: number} | null} layer -1: what the rank holds
  */
-export function underShards(place, ranks, x, y) {
+export function hitUnder(place, ranks, x, y) {
   const rank = Math.floor((y - place.top) / place.row);
   if (rank < 0 || rank >= ranks) return null;
   if (x >= place.memory.x || x < place.left) return { rank, layer: -1 };

@@ -9,22 +9,16 @@
  */
 import { goneInPicture } from "../../engine/lost_ranks.js";
 import { canvasView, put } from "../../chrome/canvas_scene.js";
-import { drawHeld, drawWhen, shardsHeldWords, shardChartHeight, shardMoment } from "./charts.js";
-import { drawShards, frameOf } from "./draw.js";
+import { drawHeld, drawWhen, heldWords, chartHeight, shardMoment } from "./charts.js";
+import { drawPicture, frameOf } from "./draw.js";
 import { shareOfEach, togetherWords } from "../../engine/run_words.js";
-import { shardFacts, shardsFrame } from "./frame.js";
-import { shardsIndexOf } from "./index.js";
-import { shardKeys } from "./legend.js";
-import { shardMarks } from "./marks.js";
-import { bytesScale, shardTop, shardsPlace, underShards } from "./place.js";
+import { factsOf, frameAt } from "./frame.js";
+import { indexOf } from "./index.js";
+import { keysOf } from "./legend.js";
+import { marksOf } from "./marks.js";
+import { bytesScale, topOf, placeOf, hitUnder } from "./place.js";
 import { shardingsOf } from "./call_source.js";
-import {
-  shardCellWords,
-  holderWords,
-  shardFactsWords,
-  shardsSentence,
-  spokenShards,
-} from "./captions.js";
+import { cellWords, holderWords, factsWords, sentenceOf, spokenWords } from "./captions.js";
 
 const BODY = `<div class="wb-ps-picture"><canvas class="wb-sh" role="img"></canvas><div class="wb-co-spots" role="group" aria-label="Ranks"></div></div>
   <p class="wb-key"></p>
@@ -39,14 +33,14 @@ const NO_LAYERS = Array.from({ length: 5 }, () => ({ name: "", kind: "", bytes: 
  * @param {import("../../engine/player.js").Known} known
  */
 export const shards = (known) =>
-  known.run?.strategy === "fsdp" || !!known.run?.shards || shardsIndexOf(known.table).present;
+  known.run?.strategy === "fsdp" || !!known.run?.shards || indexOf(known.table).present;
 
 /** The rank that the reader has chosen, or -1. @param {ShardsSeen} seen @param {Look} look */
 const chosenOf = ({ frame }, { choice }) =>
   choice?.rank !== undefined && choice.rank < frame.holders.length ? choice.rank : -1;
 /** The iteration at the playhead. @param {Look} look */
 const iterationAt = ({ known, t }) => shardingsOf(known)?.callAt(t) ?? null;
-const height = (/** @type {ShardsSeen} */ { frame }) => shardChartHeight(frame.layers.length);
+const height = (/** @type {ShardsSeen} */ { frame }) => chartHeight(frame.layers.length);
 /** @param {number} x @param {number} width @param {ShardsSeen} _ @param {any} stage */
 function momentAt(x, width, _, stage) {
   const span = iterationAt(stage.look(performance.now()));
@@ -57,43 +51,43 @@ const build = canvasView({
   body: BODY,
   /** @returns {ShardsSeen | null} */
   see({ known, table, t, width }) {
-    const index = shardsIndexOf(table);
+    const index = indexOf(table);
     const ranks = known.run?.ranks || index.holders.size;
-    const facts = shardFacts(known.run);
+    const facts = factsOf(known.run);
     if (!(width > 0) || !ranks || (!facts && !index.present)) return null;
-    const frame = shardsFrame(index, facts, ranks, t);
+    const frame = frameAt(index, facts, ranks, t);
     const held = [...index.holders.values()].map((holder) => mostHeldIn(holder.held.bytes));
     return {
       frame,
-      place: shardsPlace(width, ranks, frame.layers),
+      place: placeOf(width, ranks, frame.layers),
       scale: bytesScale(Math.max(1, frame.unsharded, ...held)),
     };
   },
-  draw: (g, look, seen) => drawShards(g, look, seen, goneInPicture(look)),
+  draw: (g, look, seen) => drawPicture(g, look, seen, goneInPicture(look)),
   empty({ known, width, ink }) {
     const ranks = known.run?.ranks || 4;
-    const place = shardsPlace(width, ranks, NO_LAYERS);
+    const place = placeOf(width, ranks, NO_LAYERS);
     return {
       height: place.height,
       draw(g) {
         for (let rank = 0; rank < ranks; rank++)
           for (const { x, w } of place.columns)
-            frameOf(g, ink.rule, 1, x, shardTop(place, rank), w, place.cell);
+            frameOf(g, ink.rule, 1, x, topOf(place, rank), w, place.cell);
       },
     };
   },
-  keys: { ".wb-key": (look, seen) => shardKeys(look, seen, goneInPicture(look).length > 0) },
+  keys: { ".wb-key": (look, seen) => keysOf(look, seen, goneInPicture(look).length > 0) },
   charts: {
     ".wb-sh-held": {
       height,
       draw(chart, seen, look) {
         const span = iterationAt(look);
-        const index = shardsIndexOf(look.table);
+        const index = indexOf(look.table);
         if (span) drawHeld(chart, index, seen.frame, span, look.t, chosenOf(seen, look));
       },
       words(seen, look) {
         const span = iterationAt(look);
-        return span ? shardsHeldWords(shardsIndexOf(look.table), seen.frame, span) : "";
+        return span ? heldWords(indexOf(look.table), seen.frame, span) : "";
       },
       momentAt,
     },
@@ -102,7 +96,7 @@ const build = canvasView({
       draw(chart, seen, look) {
         const span = iterationAt(look);
         const rank = Math.max(0, chosenOf(seen, look));
-        if (span) drawWhen(chart, shardsIndexOf(look.table), seen.frame, span, look.t, rank);
+        if (span) drawWhen(chart, indexOf(look.table), seen.frame, span, look.t, rank);
       },
       words: (seen, look) =>
         `Iteration ${(iterationAt(look)?.iteration ?? 0) + 1} of rank ` +
@@ -110,26 +104,24 @@ const build = canvasView({
       momentAt,
     },
   },
-  chartsKey: (_, { table }) => shardsIndexOf(table).version,
+  chartsKey: (_, { table }) => indexOf(table).version,
   say(view, look, seen) {
     if (!seen || !iterationAt(look)) return;
     const rank = Math.max(0, chosenOf(seen, look));
     put(view.$("h3 span"), `When rank ${rank} has which layer whole`);
   },
   spoken: (seen) =>
-    seen ? spokenShards(seen.frame) : "Ranks and layers; nothing has been gathered yet",
+    seen ? spokenWords(seen.frame) : "Ranks and layers; nothing has been gathered yet",
   title: ({ known }) =>
-    [known.run?.title || "FSDP", shardFactsWords(shardFacts(known.run))]
-      .filter(Boolean)
-      .join(" · "),
+    [known.run?.title || "FSDP", factsWords(factsOf(known.run))].filter(Boolean).join(" · "),
   sentence: (look, seen) =>
-    shardsSentence(
+    sentenceOf(
       look.known,
       seen?.frame ?? null,
       look.choice?.rank ?? -1,
       look.live || look.t >= look.table.to - 1,
     ),
-  marks: shardMarks,
+  marks: marksOf,
   times(look, unit) {
     const shardings = shardingsOf(look.known);
     const head = shardings?.callAt(look.t);
@@ -153,10 +145,10 @@ const build = canvasView({
       radius: "3px",
     })),
   }),
-  under: ({ place, frame }, x, y) => underShards(place, frame.holders.length, x, y),
+  under: ({ place, frame }, x, y) => hitUnder(place, frame.holders.length, x, y),
   choose: (hit) => hit?.rank ?? null,
   lines: (hit, { frame }) =>
-    hit.layer < 0 ? holderWords(frame, hit.rank) : shardCellWords(frame, hit.rank, hit.layer),
+    hit.layer < 0 ? holderWords(frame, hit.rank) : cellWords(frame, hit.rank, hit.layer),
 });
 
 /** @param {number[]} numbers */

@@ -52,7 +52,7 @@ export const nameOfRow = (members) =>
  * @param {number} [banded]  px above the map's lanes, for the generations
  * @returns {TimelinePlace}
  */
-export function timelinePlace(ranks, width, banded = 0) {
+export function placeOf(ranks, width, banded = 0) {
   const left = 66;
   const right = width - 6;
   const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";

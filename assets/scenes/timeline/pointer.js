@@ -5,7 +5,7 @@
  * @typedef {import("./scene.js").TimelineView} TimelineView
  */
 import { hitAt, showLaneTip } from "./lane_tip.js";
-import { panWindow, timelinePlace, windowT, zoomWindow } from "./layout.js";
+import { panWindow, placeOf, windowT, zoomWindow } from "./layout.js";
 
 const GRIP = 6; // px around the box's edges
 const KEYS = /** @type {Record<string, string>} */ ({
@@ -43,7 +43,7 @@ export function timelineKey(view, event) {
 export function listenTimeline(view) {
   const map = view.$(".wb-tl-map");
   const lanes = view.$(".wb-tl-lanes");
-  const place = () => timelinePlace(view.ranks.length || 4, view.width);
+  const place = () => placeOf(view.ranks.length || 4, view.width);
   for (const button of view.body.querySelectorAll("button"))
     button.onclick = () => view.window.do(button.dataset.do ?? "");
   const wheel = (/** @type {WheelEvent} */ event, /** @type {(x: number) => number} */ moment) => {

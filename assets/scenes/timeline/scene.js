@@ -22,7 +22,7 @@ import { WindowControl, hasFoldedTime } from "./window_control.js";
 import { drawKeys, keysOf } from "./legend.js";
 import { drawOver, neighbourEdge } from "./overlay.js";
 import { listenTimeline, timelineKey } from "./pointer.js";
-import { timelinePlace } from "./layout.js";
+import { placeOf } from "./layout.js";
 import { BAND_HEIGHT, hasBands } from "../../drawing/generation_bands.js";
 import { hatched } from "../../drawing/hatch.js";
 import { generationsOf } from "../../engine/generations.js";
@@ -114,7 +114,7 @@ export class TimelineView {
     return {
       index: /** @type {TimelineIndex} */ (this.index),
       win,
-      place: timelinePlace(ranks.length, look.width, hasBands(look.known) ? BAND_HEIGHT + 3 : 0),
+      place: placeOf(ranks.length, look.width, hasBands(look.known) ? BAND_HEIGHT + 3 : 0),
       ink: look.ink,
       font: look.font,
       waiting: hatched(look.ink.wait, look.ratio),

@@ -29,7 +29,7 @@ def test_they_are_as_fast_as_their_data_sheets_say() -> None:
     assert bytes_per_second["100 GbE"] == bytes_per_second["100 GbE, RDMA"]
 
 
-def test_rdma_moves_the_border_between_steps_and_bytes() -> None:
+def test_rdma_moves_the_boundary_between_steps_and_bytes() -> None:
     tcp, rdma = (
         cost_model.crossover("butterfly", "ring", 8, cost(name))
         for name in ("100 GbE", "100 GbE, RDMA")

@@ -82,7 +82,7 @@ def _remembered(rank: int, n: int) -> int:
 
 
 def test_what_is_remembered_of_calls_does_not_grow() -> None:
-    assert values(_remembered, 2) == [2 * 3] * 2  # two arrays a call, of those after the border
+    assert values(_remembered, 2) == [2 * 3] * 2  # two arrays a call, of those after the boundary
 
 
 def test_a_plain_call_is_worked_out_once() -> None:

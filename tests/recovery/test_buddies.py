@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], words: str
         lenet(**fields)
 
 
-def test_a_schedule_without_flush_has_no_border() -> None:
+def test_a_schedule_without_flush_has_no_boundary() -> None:
     exp = lenet(strategy="pipeline", options={"schedule": "pipedream"}, recovery="replace")
     with pytest.raises(wb.SpecError, match="no copy holds them"):
         wb.run(exp)

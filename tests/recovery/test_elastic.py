@@ -28,7 +28,7 @@ def lasting(strategy: str, ranks: int | tuple[int, int], **fields: Any) -> wb.Ex
     first(1, [("data_parallel", {}), ("ddp", {"bucket_cap_mb": 0.05}), ("fusion", {})]),
     ids=str,
 )
-def test_a_rank_leaves_for_good_and_another_joins_at_a_border(
+def test_a_rank_leaves_for_good_and_another_joins_at_a_boundary(
     strategy: str, options: dict[str, Any], policy: str
 ) -> None:
     run = wb.run(lasting(strategy, 3, options=options, recovery=policy))
@@ -87,7 +87,7 @@ def test_replicas_that_differ_take_in_another_where_they_agree(strategy: str) ->
 @pytest.mark.full
 @pytest.mark.parametrize("policy", ["shrink", "replace", "wait", "quorum"])
 @pytest.mark.parametrize("strategy", ["data_parallel", "ddp", "local_sgd"])
-def test_ranks_that_are_told_to_go_leave_at_a_border_of_all(strategy: str, policy: str) -> None:
+def test_ranks_that_are_told_to_go_leave_at_a_boundary_of_all(strategy: str, policy: str) -> None:
     """Two of four, rank 0 among them, one after the other: nothing is given up or taken twice."""
     options = {"every": 3} if strategy == "local_sgd" else {}
     run = wb.run(lasting(strategy, 4, recovery=policy, options=options))

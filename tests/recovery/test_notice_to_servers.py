@@ -1,5 +1,5 @@
-"""A rank of a parameter server is told to go: all leave at one border, with no push on its way, and
-a server's keys stay, with the state of their optimizer.
+"""A rank of a parameter server is told to go: all leave at one boundary, with no push on its way,
+and a server's keys stay, with the state of their optimizer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.recovery.test_lost_servers import (
 from tests.recovery.test_policies import assert_every_sample_once, kinds
 
 
-def assert_left_at_a_border(run: wb.Run, left: tuple[int, ...]) -> None:
+def assert_left_at_a_boundary(run: wb.Run, left: tuple[int, ...]) -> None:
     """Assert that by the record nothing was done twice, or is missing."""
     teams = generations(run)
     assert sorted(int(rank) for one in teams for rank in one.lost) == sorted(left)
@@ -67,9 +67,9 @@ def test_in_lockstep_a_rank_leaves_nothing_undone(
             run.preempt(rank)
         wait_for(run, 1)
         if len(generations(run)[0].lost) < len(leavers):
-            wait_for(run, 2)  # each at a border of its own
+            wait_for(run, 2)  # each at a boundary of its own
         result = ended(run)
-    assert_left_at_a_border(run, leavers)
+    assert_left_at_a_boundary(run, leavers)
     assert_every_sample_once(run)
     whole = uninterrupted(iterations=len(result.losses))
     servers = run.experiment.options["servers"]
@@ -99,7 +99,7 @@ def test_without_lockstep_each_key_has_every_push_once(consistency: str, leaver:
     run = wb.run(exp)
     result = run.wait(timeout=180)
     assert minibatches_in(run, result).tolist() == pytest.approx([iterations] * KEYS)
-    assert_left_at_a_border(run, (leaver,))
+    assert_left_at_a_boundary(run, (leaver,))
 
 
 def test_a_rank_that_joins_servers_has_nothing_done_again() -> None:
@@ -111,7 +111,7 @@ def test_a_rank_that_joins_servers_has_nothing_done_again() -> None:
         run.add_rank()
         wait_for(run, 2)
         result = ended(run)
-    assert_left_at_a_border(run, (1,))
+    assert_left_at_a_boundary(run, (1,))
     assert result.losses == uninterrupted(iterations=len(result.losses)).losses
     rows = run.events.filter(pl.col("name").cast(pl.String) == "elements")
     held = dict(rows.group_by("generation").agg(pl.col("value").sort()).rows())

@@ -136,8 +136,8 @@ class TimeSpent:
         for rank, peer, start, end, left in wait_rows.select(
             "rank", "peer", "start_ns", "end_ns", p("left").fill_null(p("end_ns"))
         ).iter_rows():
-            border = min(end, max(start, left))
-            a, b, c = np.searchsorted(self.times, [start, border, end])
+            boundary = min(end, max(start, left))
+            a, b, c = np.searchsorted(self.times, [start, boundary, end])
             if peer >= 0:
                 self.state[rank, a:b] = peer
             self.state[rank, b:c] = _MOVES

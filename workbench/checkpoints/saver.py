@@ -1,6 +1,6 @@
 """Checkpoints written beside training: it waits while its state is copied, a thread writes.
 
-exposed  the rows "copy" and "wait" of training's lane: the copy at an iteration's border, and the
+exposed  the rows "copy" and "wait" of training's lane: the copy at an iteration's boundary, and the
          wait for the checkpoint before if that is still being written
 hidden   the rows "write" and "commit" of the writer's lane
 """

@@ -84,7 +84,7 @@ def _read_rank(result: Recording, rank: int, text: Mapping[str, Any]) -> None:
         _Event(one, base) for one in text["traceEvents"] if one.get("ph") == "X" and "dur" in one
     ]
     events.sort(key=lambda event: event.start)
-    borders = _borders(events)
+    boundaries = _boundaries(events)
     groups = {
         str(one.get("pg_name")): str(one.get("pg_desc") or one.get("pg_name"))
         for one in _info(text).get("pg_config") or []
@@ -92,14 +92,19 @@ def _read_rank(result: Recording, rank: int, text: Mapping[str, Any]) -> None:
     size = int(_info(text).get("world_size", 0))
     kernels = [event for event in events if event.category == "kernel" and event.kernel]
     calls = kernels or [event for event in events if event.operation]
-    _read_calls(result, rank, calls, events, borders, groups, size)
+    _read_calls(result, rank, calls, events, boundaries, groups, size)
     for event in events:
         if kind := event.computing:
             result.add(
-                rank, "compute", kind, event.start, event.end, iteration=_at(borders, event.start)
+                rank,
+                "compute",
+                kind,
+                event.start,
+                event.end,
+                iteration=_at(boundaries, event.start),
             )
     for start, end in _backwards(events):
-        result.add(rank, "compute", "backward", start, end, iteration=_at(borders, start))
+        result.add(rank, "compute", "backward", start, end, iteration=_at(boundaries, start))
 
 
 def _read_calls(
@@ -107,7 +112,7 @@ def _read_calls(
     rank: int,
     calls: Sequence[_Event],
     events: Sequence[_Event],
-    borders: Sequence[int],
+    boundaries: Sequence[int],
     groups: Mapping[str, str],
     size: int,
 ) -> None:
@@ -124,7 +129,7 @@ def _read_calls(
         group = "default" if group in ("", "default_pg", "0") else group
         nbytes = event.nbytes
         more: dict[str, Any] = {"group": group, "nbytes": nbytes, "algorithm": backend}
-        more["iteration"] = _at(borders, event.start)
+        more["iteration"] = _at(boundaries, event.start)
         if operation in ("send", "recv"):
             peer, tag = event.peer(messages.get(event.thread, ()))
             key: tuple[Any, ...] = (group, operation, peer, tag)
@@ -196,7 +201,7 @@ class _Event:
             return -1, 0
 
 
-def _borders(events: Sequence[_Event]) -> list[int]:
+def _boundaries(events: Sequence[_Event]) -> list[int]:
     """Return when iterations begin: by the profiler's own steps, else after optimizer steps."""
     steps = [event.start for event in events if event.name.startswith("ProfilerStep#")]
     if steps:
@@ -204,8 +209,8 @@ def _borders(events: Sequence[_Event]) -> list[int]:
     return [0, *(event.end for event in events if event.computing == "optimizer")]
 
 
-def _at(borders: Sequence[int], moment: int) -> int:
-    return max(bisect_right(borders, moment) - 1, 0)
+def _at(boundaries: Sequence[int], moment: int) -> int:
+    return max(bisect_right(boundaries, moment) - 1, 0)
 
 
 def _backwards(events: Sequence[_Event]) -> list[tuple[int, int]]:

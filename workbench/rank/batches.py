@@ -150,7 +150,7 @@ def held(ids: np.ndarray, rank: int, ranks: int) -> np.ndarray:
 def portion(ids: Ids, worker: int, workers: int, shares: Sequence[float] | None = None) -> Ids:
     """Return this worker's share of a minibatch: an equal one, or its entry of ``shares``.
 
-    Uneven parts follow each other; their borders are rounded, so that every sample has one worker.
+    Uneven parts follow each other; their ends are rounded, so that every sample has one worker.
     """
     if shares is None:
         return partition(ids, worker, workers)

@@ -19,7 +19,7 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
 from workbench.rank.batches import Minibatches
-from workbench.rank.borders import agree
+from workbench.rank.boundaries import agree
 from workbench.rank.lost_reports import fetch
 from workbench.rank.replica_digests import ReplicaDigests
 from workbench.recording.events import CODE, Where, now

@@ -1,9 +1,9 @@
-"""The border between two iterations: there ranks leave that were told to go, and new ones join.
+"""The boundary between two iterations: there ranks leave that were told to go, and new ones join.
 
 Preemption is SIGTERM. Clouds and batch systems send that signal some time before they take a
 machine away. Where the others can form a group without it, all of them leave theirs at the same
-border, the rank among them: no iteration is given up for it, and nothing is computed twice.
-Elsewhere it ends at its own next border. What it has trained by then is in the others' hands too,
+boundary, the rank among them: no iteration is given up for it, and nothing is computed twice.
+Elsewhere it ends at its own next boundary. What it has trained by then is in the others' hands too,
 or in a checkpoint.
 """
 
@@ -18,7 +18,7 @@ from workbench.experiment.elastic_checks import is_elastic
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.process_group.session import Session
-from workbench.rank.borders import agree
+from workbench.rank.boundaries import agree
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import LEAVES, OUTDATED, REGROUP, REGROUP_ASKED, Control
@@ -36,7 +36,7 @@ def listen() -> None:
     signal.signal(signal.SIGTERM, note)
 
 
-class AtBorder(Protocol):
+class AtBoundary(Protocol):
     """The interface of a rank's job that is about to begin an iteration."""
 
     exp: Experiment
@@ -60,11 +60,11 @@ def go(recorder: Recorder, by_notice: bool) -> NoReturn:
     os._exit(0)
 
 
-def leave_if_told(job: AtBorder, iteration: int) -> None:
+def leave_if_told(job: AtBoundary, iteration: int) -> None:
     """Leave the group where a rank was told to go, or one more waits to join. In a run whose ranks
     do not come and go, end this process if it was told to.
 
-    All ranks leave before the same iteration: a border (borders.py), which rank 0 names.
+    All ranks leave before the same iteration: a boundary (boundaries.py), which rank 0 names.
     """
     if _noticed and not job.control.rank_word(job.run_rank, LEAVES):
         if len(job.team.members) < 2 or not is_elastic(job.exp):

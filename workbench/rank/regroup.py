@@ -100,7 +100,7 @@ def leave(
 ) -> Before | None:
     """Give up the group of a generation. Returns what this rank takes along."""
     start = now()
-    if _all_leave(session, cause):  # others may be in the last collective before the border
+    if _all_leave(session, cause):  # others may be in the last collective before the boundary
         live_groups.close_all()
     before = place.before if job is None or not job.begins else job.before()
     if job is not None:

@@ -4,7 +4,7 @@ comes back.
 Late is a rank that has not come to the collective in which others wait, or that is stopped. The
 others give up the iteration, form a group without it and deal its minibatch out among themselves.
 The late rank keeps its process: when it comes to the collective, it finds that its group is gone,
-asks to join, and receives parameters and optimizer at the border of an iteration. A rank that is
+asks to join, and receives parameters and optimizer at the boundary of an iteration. A rank that is
 cut off, or whose process ends, is treated as in ``wait``.
 
 Source  torchft, https://docs.pytorch.org/torchft/: a quorum of the replicas that answer is computed

@@ -1,6 +1,6 @@
 """The start of a run that has a minimum of ranks: those that come within the grace begin.
 
-Others join once they are there, at the border of an iteration; one that never starts is named and
+Others join once they are there, at the boundary of an iteration; one that never starts is named and
 gone without.
 """
 

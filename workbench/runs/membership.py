@@ -2,7 +2,7 @@
 
 wanted     the user asks for one more rank
 expected   its process has been started
-waiting    it is there: the ranks that train are asked to leave their group at their next border,
+waiting    it is there: the ranks that train are asked to leave their group at their next boundary,
            and form the next one with it
 left out   a member that does not answer: it is expected again
 leaving    the user has told a member to go

@@ -360,7 +360,7 @@ class Supervisor:
 
     def _admit(self) -> None:
         """Start the ranks that are to join; once they are there, ask the others to form a group
-        with them at their next border. The same for a group without a rank that was told to go.
+        with them at their next boundary. The same for a group without a rank that was told to go.
         """
         membership, words = self.regrouping.membership, self._control.words
         if newcomers := membership.expect():

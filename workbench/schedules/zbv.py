@@ -5,7 +5,7 @@ Paper  Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024.
 Idea   The stages go down to the last rank and fold back, so rank r has stages r and 2K-1-r. The
        last stage is on rank 0: its gradients come back at once, and short.
 Cost   no idle time inside a rank when F, I and W last alike and M is large enough; every microbatch
-       crosses each border twice: twice the messages.
+       crosses each cut twice: twice the messages.
 Peak   2K halves of a rank's layers: 1F1B's most.
 Walk   K=2, M=3, v=2; stages 0 and 3 on rank 0, 1 and 2 on rank 1:
 

@@ -58,12 +58,12 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # ASKED: 1 + the number of the fault that this rank asks the driver for, and waits for.
 # EVENTS: a bit for each fault of the experiment whose event has come, by its number.
 # WAITS: it waits for the source of its samples.
-# LEAVES: it was told to go, and asks for a border at which all leave their group.
+# LEAVES: it was told to go, and asks for a boundary at which all leave their group.
 # LATE: the rank that it waits for in vain (``late_word``).
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
 # to the next that it loads.
-# BORDERS: the borders that it has heard of, where words travel (named_borders.py).
+# AGREED: the agreed iterations that it has heard of, where words travel (agreed_iterations.py).
 # NIC_OUT, NIC_IN: of a host's first rank, when its network card has sent and received all (ns).
 (
     SLOW,
@@ -86,7 +86,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
     LEAVES,
     NIC_OUT,
     NIC_IN,
-    BORDERS,
+    AGREED,
 ) = range(21)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)

@@ -94,7 +94,7 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
             raise SpecError.at(
                 name,
                 f"schedule {schedule.name!r} has no flush: microbatches are under way at every "
-                "iteration's border, and no copy holds them. Take a schedule with one",
+                "iteration's boundary, and no copy holds them. Take a schedule with one",
             )
     return {"pipeline": facts(exp, config, schedule)}
 

@@ -62,8 +62,8 @@ def problems(draw: st.DrawFn) -> tuple[Profile, int, tuple[int, ...], int | None
 def test_no_cut_has_a_faster_slowest_stage(problem: tuple) -> None:
     profile, stages, peaks, limit = problem
     costs = Costs(profile, seconds_per_byte=0.1, latency_s=0.5)
-    borders = [i + 1 for i, refusal in enumerate(profile.refusals) if refusal is None]
-    every = [(0, *chosen) for chosen in combinations(borders, stages - 1)]
+    boundaries = [i + 1 for i, refusal in enumerate(profile.refusals) if refusal is None]
+    every = [(0, *chosen) for chosen in combinations(boundaries, stages - 1)]
     fitting = [s for s in every if limit is None or max(memories(costs, s, peaks)) <= limit]
     settings = {"seconds_per_byte": 0.1, "latency_s": 0.5, "peaks": peaks, "limit_bytes": limit}
     if not fitting:
@@ -125,9 +125,9 @@ def test_real_models_cut_no_worse_than_in_equal_numbers(name: str) -> None:
         assert Cut.from_json(cut.to_json()) == cut
 
 
-def test_layers_in_equal_numbers_as_far_as_borders_allow() -> None:
+def test_layers_in_equal_numbers_as_far_as_boundaries_allow() -> None:
     assert choose(line([1] * 12), 4, "layers").starts == (0, 3, 6, 9)
-    refused = frozenset({2, 5})  # of the borders before layers 3 and 6
+    refused = frozenset({2, 5})  # of the boundaries before layers 3 and 6
     starts = choose(line([1] * 12, refused=refused), 4, "layers").starts
     assert not {3, 6} & set(starts)
     ends = (*starts[1:], 12)
@@ -151,7 +151,11 @@ def test_stages_begin_at_the_layers_that_are_named() -> None:
         (3, ["layer.2", "layer.1"], "'layer.1' is not after the start of the stage before it"),
         (2, ["layer.0"], "'layer.0' is not after the start of the stage before it, 'layer.0'"),
         (2, ["layer.3"], "no stage can begin at 'layer.3': not here"),
-        (4, "auto", "the model has 4 layers and can be cut at 2 borders, so into 3 stages at most"),
+        (
+            4,
+            "auto",
+            "the model has 4 layers and can be cut at 2 boundaries, so into 3 stages at most",
+        ),
         (2, "best", "split 'best' is not known"),
         (0, "auto", "at least 1 stage, not 0"),
     ],

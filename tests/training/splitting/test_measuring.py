@@ -44,12 +44,12 @@ def test_activations_are_what_training_is_measured_to_hold(name: str) -> None:
     profile = measure(traced, args, repeats=2)
     last = len(profile.layers) - 1
     buffers = sum(buffer.nbytes for buffer in model.buffers())  # kept once, not by microbatch
-    for border in (i for i, refusal in enumerate(profile.refusals) if refusal is None):
-        sent, held = counted(slice_module(traced, 0, border), args)
-        assert held == pytest.approx(profile.activations(0, border), abs=buffers)
+    for boundary in (i for i, refusal in enumerate(profile.refusals) if refusal is None):
+        sent, held = counted(slice_module(traced, 0, boundary), args)
+        assert held == pytest.approx(profile.activations(0, boundary), abs=buffers)
         received = tuple(v.detach().clone().requires_grad_(v.requires_grad) for v in sent)
-        _, held = counted(slice_module(traced, border + 1, last), received)
-        assert held == pytest.approx(profile.activations(border + 1, last), abs=buffers)
+        _, held = counted(slice_module(traced, boundary + 1, last), received)
+        assert held == pytest.approx(profile.activations(boundary + 1, last), abs=buffers)
 
 
 def counted(stage: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[Any, int]:

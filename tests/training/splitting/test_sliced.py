@@ -17,12 +17,12 @@ from workbench.training.splitting.sliced import hollow, shapes, stage_module
 from workbench.training.splitting.traced import Traced, trace
 
 
-def cut_at(traced: Traced, *borders: int) -> Cut:
-    starts = (0, *(border + 1 for border in borders))
+def cut_at(traced: Traced, *boundaries: int) -> Cut:
+    starts = (0, *(boundary + 1 for boundary in boundaries))
     return Cut(starts, len(traced.layers), tuple(traced.names[i] for i in starts))
 
 
-def borders(traced: Traced) -> list[int]:
+def boundaries(traced: Traced) -> list[int]:
     return [i for i, refusal in enumerate(traced.refusals()) if refusal is None]
 
 
@@ -31,7 +31,7 @@ def tensors(value: object) -> list[torch.Tensor]:
 
 
 def run_stages(stages: list[nn.Module], args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """Forward and backward as ranks do it: copies cross the borders, gradients come back."""
+    """Forward and backward as ranks do it: copies cross the boundaries, gradients come back."""
     crossed, values = [], args
     for stage in stages[:-1]:
         sent = stage(*values)
@@ -54,7 +54,7 @@ def test_stages_give_what_the_unsplit_model_gives(name: str, stages: int) -> Non
     sum(v.square().mean() for v in expected).backward()
 
     traced = trace(model, len(args))
-    inner = borders(traced)
+    inner = boundaries(traced)
     assert len(inner) >= 2
     every = len(inner) // stages if stages else 1
     chosen = inner if not stages else inner[every - 1 :: every][: stages - 1]
@@ -81,7 +81,7 @@ def test_stages_give_what_the_unsplit_model_gives(name: str, stages: int) -> Non
 def test_shapes_are_those_of_any_microbatch(name: str) -> None:
     model, args = example(name, samples=3)
     traced = trace(model, len(args))
-    cut = cut_at(traced, *borders(traced))
+    cut = cut_at(traced, *boundaries(traced))
     metas = shapes(hollow(traced), cut, args)
     values = args
     for stage in range(cut.stages - 1):
@@ -95,7 +95,7 @@ def test_shapes_are_those_of_any_microbatch(name: str) -> None:
 def test_a_stage_keeps_nothing_of_the_others() -> None:
     model, args = example("transformer")
     traced = trace(model)
-    cut = cut_at(traced, *borders(traced)[9::10])
+    cut = cut_at(traced, *boundaries(traced)[9::10])
     mine = stage_module(traced, cut, 1)
     shaped = hollow(traced)
     kept = {name for name, _ in mine.named_parameters()}
@@ -109,14 +109,14 @@ def test_a_stage_keeps_nothing_of_the_others() -> None:
 def test_whole_numbers_cross_without_a_gradient() -> None:
     model, args = example("pair")
     traced = trace(model, 2)
-    border = next(i for i in borders(traced) if "names" in traced.crossing(i))
-    [values] = shapes(traced, cut_at(traced, border), args)
-    crossing = dict(zip(traced.crossing(border), values, strict=True))
+    boundary = next(i for i in boundaries(traced) if "names" in traced.crossing(i))
+    [values] = shapes(traced, cut_at(traced, boundary), args)
+    crossing = dict(zip(traced.crossing(boundary), values, strict=True))
     assert crossing["names"].dtype == torch.int64
     assert not crossing["names"].requires_grad
 
 
-def test_a_border_that_no_tensor_can_cross_is_refused_when_shapes_are_asked() -> None:
+def test_a_boundary_that_no_tensor_can_cross_is_refused_when_shapes_are_asked() -> None:
     model, args = example("pair")
     traced = trace(model, 2)
     tuples = traced.names.index("memory")

@@ -36,10 +36,10 @@ def test_facts_are_plain_numbers_that_agree(lenet: Split) -> None:
     assert [layer["stage"] for layer in facts["layers"]] == sorted(
         layer["stage"] for layer in facts["layers"]
     )
-    for border in facts["cut"]:
-        over = {a: n for a, b, n in facts["edges"] if a <= border["after"] < b}
-        assert border["bytes"] == sum(over.values()) > 0
-        assert len(border["values"]) == len(over)
+    for boundary in facts["cut"]:
+        over = {a: n for a, b, n in facts["edges"] if a <= boundary["after"] < b}
+        assert boundary["bytes"] == sum(over.values()) > 0
+        assert len(boundary["values"]) == len(over)
     assert facts["edges"][0][:2] == [-1, 0]
     assert facts["largest_ms"]["chosen"] <= facts["largest_ms"]["equal"]
 

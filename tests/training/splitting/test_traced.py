@@ -57,7 +57,7 @@ class Tied(nn.Module):
         return self.head(self.middle(self.words(x)))
 
 
-def test_tied_weights_are_refused_by_name_at_every_border_between_them() -> None:
+def test_tied_weights_are_refused_by_name_at_every_boundary_between_them() -> None:
     for refusal in trace(Tied()).refusals():
         assert "the parameter 'words.weight' would be on both sides: 'words' and 'head'" in str(
             refusal
@@ -83,7 +83,7 @@ class Sizes(nn.Module):
         return self.three(more).view(rows, 2, 2)
 
 
-def test_a_size_crosses_no_border() -> None:
+def test_a_size_crosses_no_boundary() -> None:
     traced = trace(Sizes())
     assert traced.names == ("one", "two", "add", "three")
     assert traced.crossing(1) == ("one", "two")  # the size is read behind it, where it is needed

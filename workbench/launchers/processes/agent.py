@@ -40,8 +40,8 @@ from workbench.launchers.processes.session import Session
 from workbench.process_group.job_variables import place_in_job
 from workbench.recording.events import now
 from workbench.recording.trace_memory import trace_segment
-from workbench.shared_memory.control_block import BORDERS, Control
-from workbench.shared_memory.named_borders import borders
+from workbench.shared_memory.agreed_iterations import agreed_iterations
+from workbench.shared_memory.control_block import AGREED, Control
 from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 
@@ -228,7 +228,7 @@ class Agent:
             self._order(body["order"], body.get("ranks", 0), payload)
         elif "words" in body and self._words is not None:
             self._words.apply(body["words"])
-            self._note_borders()
+            self._note_agreed()
         elif "ping" in body:
             self._session.send({"pong": [body["ping"], arrived, now()]}, passing=True)
         elif "signal" in body and self._code is None:
@@ -245,7 +245,7 @@ class Agent:
         self._words, self._trace = Words(control.words), TraceReader(trace.memory)
         self._words.begin(words)
         self._control, self._number = control, int(order["rank"])
-        self._note_borders()
+        self._note_agreed()
         stacks = os.memfd_create("workbench stacks", os.MFD_CLOEXEC)
         self._kept = [control, trace]
         news = {"environment": {}, "files": descriptors.limit()}
@@ -253,10 +253,10 @@ class Agent:
         ipc.send(self._rank, {**order, **news}, fds=fds)
         os.close(stacks)
 
-    def _note_borders(self) -> None:
-        """Tell the others which borders the rank can know of (rank/borders.py)."""
+    def _note_agreed(self) -> None:
+        """Tell the others which boundaries the rank can know of (rank/boundaries.py)."""
         if self._control is not None:
-            self._control.set_rank(self._number, BORDERS, borders(self._control.words))
+            self._control.set_rank(self._number, AGREED, agreed_iterations(self._control.words))
 
     def _pass_up(self) -> bool:
         """Pass on what the rank has said; False: there will be no more."""

@@ -20,13 +20,13 @@ from workbench.launchers.processes.host_clock import HostClock
 from workbench.launchers.processes.relay import IDLE, PERIOD_S, Room, Words, apply
 from workbench.launchers.processes.session import Session
 from workbench.recording.events import now
+from workbench.shared_memory.agreed_iterations import GONE
 from workbench.shared_memory.control_block import (
-    BORDERS,
+    AGREED,
     RANK_WORDS,
     RANKS,
     RUN_WORDS,
 )
-from workbench.shared_memory.named_borders import GONE
 from workbench.shared_memory.segments import Segment, how_it_ended
 from workbench.transports.peer_page import clock_identity
 
@@ -196,7 +196,7 @@ class RemoteRank:
             _write(descriptor, line)
         self.gone_at = time.monotonic()
         if self._words is not None:
-            self._words.apply([[self._word(BORDERS), GONE]])
+            self._words.apply([[self._word(AGREED), GONE]])
         self.silent, self._code = code is None, -signal.SIGKILL if code is None else code
         self._words = self._trace = None  # a run that is kept keeps no memory of its ranks
         self._inner.close()

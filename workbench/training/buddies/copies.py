@@ -1,16 +1,16 @@
-"""Buddy copies: at the borders between iterations each rank gives the next one a copy of what it
+"""Buddy copies: at the boundaries between iterations each rank gives the next one a copy of what it
 trains, and keeps one itself.
 
-    border      iteration i is done on this rank, and i + 1 has not begun
+    boundary    iteration i is done on this rank, and i + 1 has not begun
     lost rank   a new process takes its place and receives the copy from the next rank
-    survivors   go back to the newest border that all have, and do what followed again
+    survivors   go back to the newest boundary that all have, and do what followed again
 
-Two borders are kept: ranks may be at either side of one, and an iteration needs all of them.
+Two boundaries are kept: ranks may be at either side of one, and an iteration needs all of them.
 
 Source Zheng, Shi & Kalé, "FTC-Charm++: An In-Memory Checkpoint-Based Fault Tolerant Runtime for
        Charm++ and MPI", CLUSTER 2004: each processor's checkpoint is in a buddy's memory.
-Cost   at each border a rank sends and receives its parameters and the optimizer's state, and waits
-       for it; in memory four times as much, for two borders of its own and of its neighbor's.
+Cost   at each boundary a rank sends and receives parameters and optimizer state, and waits
+       for it; in memory four times as much, for two boundaries of its own and of its neighbor's.
 Law    The result is equal to the bit to that of an uninterrupted run.
 """
 
@@ -37,14 +37,14 @@ from workbench.training.parameter_servers.moving import finish, receive, send
 if TYPE_CHECKING:
     from workbench.rank.job import Job
 
-KEPT = 2  # borders
+KEPT = 2  # boundaries
 COPY = "buddy copy"  # the name of its messages in the records
 
 
 @dataclass
 class Copies:
-    """The copies that a rank has: its own and its neighbor's, by border. ``facts``: what all ranks
-    have agreed on, and a new process is to be told.
+    """The copies that a rank has: its own and its neighbor's, by boundary. ``facts``: what all
+    ranks have agreed on, and a new process is to be told.
     """
 
     own: dict[int, Snapshot] = field(default_factory=dict)
@@ -100,21 +100,21 @@ class Buddies:
         if self._recovers:
             meet_at_end(self._job, self._job.metrics_group())
 
-    def _copy(self, border: int) -> None:
+    def _copy(self, boundary: int) -> None:
         """Give the next rank a copy, and take that of the one before."""
         job, group, copies = self._job, self._job.group("buddies"), self._copies
-        copies.own[border] = _snapshot(job)
+        copies.own[boundary] = _snapshot(job)
         _forget(copies.own)
         with job.label(COPY):
-            sent = send(copies.own[border], {}, (job.rank + 1) % job.ranks, group)
-            copies.neighbors[border], _ = receive((job.rank - 1) % job.ranks, group)
+            sent = send(copies.own[boundary], {}, (job.rank + 1) % job.ranks, group)
+            copies.neighbors[boundary], _ = receive((job.rank - 1) % job.ranks, group)
             finish(sent)
         _forget(copies.neighbors)
 
     # -- after a loss --
 
     def _take_over(self, job: Job, before: Before | None) -> int:
-        """Go back to the newest border that all have, or that the last checkpoint has; to the
+        """Go back to the newest boundary that all have, or that the last checkpoint has; to the
         beginning where there is none yet.
 
         Raises StateLost where neither is left of a rank.
@@ -128,7 +128,7 @@ class Buddies:
             "history": {} if before is None else before.history,
             "checkpoint": _newest_checkpoint(job) if job.rank == 0 else "",
         }
-        offers = [json.loads(one) for one in exchange(job, "borders", json.dumps(offer))]
+        offers = [json.loads(one) for one in exchange(job, "boundaries", json.dumps(offer))]
         having = [
             {*one["own"], *offers[(r + 1) % ranks]["neighbors"]} for r, one in enumerate(offers)
         ]
@@ -139,32 +139,32 @@ class Buddies:
             return 0  # no rank had done an iteration: all have what a run begins with
         if not common:
             return self._from_checkpoint(offers[0]["checkpoint"], having)
-        border: int = max(common)
-        receives = [r for r, one in enumerate(offers) if border not in one["own"]]
-        snapshot, nbytes = self._moved(border, receives)
-        self._copies.own[border] = snapshot
-        if border in past.neighbors:
-            self._copies.neighbors[border] = past.neighbors[border]
+        boundary: int = max(common)
+        receives = [r for r, one in enumerate(offers) if boundary not in one["own"]]
+        snapshot, nbytes = self._moved(boundary, receives)
+        self._copies.own[boundary] = snapshot
+        if boundary in past.neighbors:
+            self._copies.neighbors[boundary] = past.neighbors[boundary]
         with torch.no_grad():
             job.parts.put_back(InMemory(snapshot))
         random_state.put_back(InMemory(snapshot), job.device, job.seed)
         job.history = next((one["history"] for one in offers if one["history"]), {})
-        resume_losses(job, before, border)
+        resume_losses(job, before, boundary)
         lane = job.recorder.lane("compute")
-        lane.context(where=Where(border))
+        lane.context(where=Where(boundary))
         name = job.recorder.name("received" if nbytes else "kept")
         lane.write(CODE["restore"], start, now(), nbytes=nbytes or -1, name=name)
-        self._tell(border, receives, snapshot)
-        return border
+        self._tell(boundary, receives, snapshot)
+        return boundary
 
-    def _moved(self, border: int, receives: list[int]) -> tuple[Snapshot, int]:
+    def _moved(self, boundary: int, receives: list[int]) -> tuple[Snapshot, int]:
         """Send the neighbor its copy, receive this rank's where it has none."""
         job, past, group = self._job, self._past, self._job.group("buddies")
         with job.label(COPY):
             if (before := (job.rank - 1) % job.ranks) in receives:
-                finish(send(past.neighbors[border], {}, before, group))
+                finish(send(past.neighbors[boundary], {}, before, group))
             if job.rank not in receives:
-                return past.own[border], 0
+                return past.own[boundary], 0
             snapshot, _ = receive((job.rank + 1) % job.ranks, group)
             return snapshot, snapshot.nbytes
 
@@ -185,7 +185,7 @@ class Buddies:
             self._tell_of(first, [], "checkpoint")
         return first
 
-    def _tell(self, border: int, receives: list[int], snapshot: Snapshot) -> None:
+    def _tell(self, boundary: int, receives: list[int], snapshot: Snapshot) -> None:
         """Tell the run where it goes on, and which rank received what."""
         if self._job.rank == 0:
             ranks, run_rank = self._job.ranks, self._job.session.run_rank
@@ -197,12 +197,12 @@ class Buddies:
                     "holder": run_rank((rank + 1) % ranks),
                     "owner": run_rank(rank),
                     "elements": elements,
-                    "version": border,
+                    "version": boundary,
                     "updates_lost": 0,
                 }
                 for rank in receives
             ]
-            self._tell_of(border, each)
+            self._tell_of(boundary, each)
 
     def _tell_of(self, iteration: int, each: list[dict[str, Any]], state: str = "memory") -> None:
         facts = {"iteration": iteration, "from": each, "go_on": [], "state": state}
@@ -220,8 +220,8 @@ def _snapshot(job: Job) -> Snapshot:
 
 def _forget(copies: dict[int, Snapshot]) -> None:
     """Drop copies that no rank can need."""
-    for border in sorted(copies)[:-KEPT]:
-        del copies[border]
+    for boundary in sorted(copies)[:-KEPT]:
+        del copies[boundary]
 
 
 def _newest_checkpoint(job: Job) -> str:

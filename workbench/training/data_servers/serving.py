@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from workbench.process_group.work import wait_any
 from workbench.rank.batches import Minibatches, partition
-from workbench.rank.borders import agree
+from workbench.rank.boundaries import agree
 from workbench.rank.data_source import is_down, reread, wait
 from workbench.rank.preemption import leave_if_told
 from workbench.rank.take_over import attend

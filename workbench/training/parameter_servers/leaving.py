@@ -1,5 +1,5 @@
-"""The border at which all ranks leave their group, because one was told to go or one more waits to
-join: no push is on its way then, so nothing is lost and nothing is done again.
+"""The boundary at which all ranks leave their group, because one was told to go or one more waits
+to join: no push is on its way then, so nothing is lost and nothing is done again.
 
 The first server sets it, two iterations beyond the newest that it has granted, so that no worker
 has begun it. Each server holds back the grants of that iteration until all of its workers have
@@ -34,7 +34,7 @@ STAYS, GOES = 0, 1
 
 
 class Granting(Protocol):
-    """The interface of a server that its border needs."""
+    """The interface of a server that its boundary needs."""
 
     job: Job
     control: dist.ProcessGroup
@@ -45,7 +45,7 @@ class Granting(Protocol):
     def answer_all(self, iteration: int, words: dict[int, int]) -> None: ...
 
 
-class Border:
+class Boundary:
     """One server's part in it. ``own``: what the server holds."""
 
     def __init__(self, server: Granting, own: Holding) -> None:
@@ -56,7 +56,7 @@ class Border:
             dist.irecv(note, one, group=server.control, tag=NOTE)
             for one, note in self._notes.items()
         ]
-        self._goes: bool | None = None  # None: its workers are not all at the border yet
+        self._goes: bool | None = None  # None: its workers are not all at the boundary yet
 
     @property
     def reached(self) -> bool:
@@ -80,7 +80,7 @@ class Border:
         return [work for work in self._inbox if not work.is_completed()]
 
     def look(self, live: list[int], awaited: bool) -> None:
-        """Leave, once all servers have come to the border. ``live``: this server's workers;
+        """Leave, once all servers have come to the boundary. ``live``: this server's workers;
         ``awaited``: a push of theirs is not in all copies yet.
         """
         server, at = self._server, self.iteration

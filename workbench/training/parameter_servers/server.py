@@ -282,7 +282,7 @@ class Server:
                 with self.job.label(self.labels[1]):
                     self.sending.append((isend(shard.values_n, worker), shard.values_n))
                 self.newest = self.job.completed = max(self.newest, iteration)
-        self.service.leave_at_border(self._live())
+        self.service.leave_at_boundary(self._live())
 
     def answer_all(self, iteration: int, words: dict[int, int]) -> None:
         """Send each worker its word, instead of a grant of this iteration, which all ask for."""
@@ -311,8 +311,8 @@ class Server:
         return any(shard.policy.synchronous for shard in self.shards)
 
     def _waits_for_all(self, worker: int, iteration: int) -> bool:
-        """Return whether a start waits for more than this server's policy: a border, a checkpoint,
-        or the copies of the last push.
+        """Return whether a start waits for more than this server's policy: a boundary, a
+        checkpoint, or the copies of the last push.
         """
         if self.service.holds(iteration) or self._checkpoint_waits(iteration):
             return True

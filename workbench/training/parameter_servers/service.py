@@ -15,7 +15,7 @@ from workbench.checkpoints.parts import Parts
 from workbench.checkpoints.rows import Rows
 from workbench.rank.preemption import leave_if_told
 from workbench.training.parameter_servers.holding import Carried, Holding, Region, keep_shard
-from workbench.training.parameter_servers.leaving import Border
+from workbench.training.parameter_servers.leaving import Boundary
 from workbench.training.parameter_servers.members import wait_for_end
 from workbench.training.parameter_servers.replication import DROPPED, GRADIENT, Chains, Update
 from workbench.training.parameter_servers.shard import Shard
@@ -58,10 +58,10 @@ class Service:
         if self._replicas > 1 or self._recovers:
             self._own = self._holding(self._job.rank)
             self._own.shard.log = self
-        self._border: Border | None = None
+        self._boundary: Boundary | None = None
         if self._recovers and self._own is not None:
             self._job.lead = 1  # a worker may have begun the iteration after the newest granted one
-            self._border = Border(server, self._own)
+            self._boundary = Boundary(server, self._own)
         if self._replicas > 1:
             group = self._job.group("replicas", range(len(server.servers)))
             self._chains = Chains(
@@ -152,8 +152,8 @@ class Service:
     def works(self) -> list[Any]:
         """The receives from other servers that are posted."""
         chains = self._chains.inbox.values() if self._chains is not None else ()
-        border = self._border.works if self._border is not None else ()
-        return [*(work for work, _ in chains), *border]
+        boundary = self._boundary.works if self._boundary is not None else ()
+        return [*(work for work, _ in chains), *boundary]
 
     @property
     def busy(self) -> bool:
@@ -166,19 +166,19 @@ class Service:
 
     def holds(self, iteration: int) -> bool:
         """Return whether no worker may begin this iteration before all ranks have regrouped."""
-        return self._border is not None and self._border.holds(iteration)
+        return self._boundary is not None and self._boundary.holds(iteration)
 
     @property
     def regroups(self) -> bool:
         """True while all ranks are about to regroup."""
         return self.holds(self._done)
 
-    def leave_at_border(self, live: list[int]) -> None:
-        """Leave, with all others, where all have come to the border at which they regroup.
+    def leave_at_boundary(self, live: list[int]) -> None:
+        """Leave, with all others, where all have come to the boundary at which they regroup.
         ``live``: this server's workers.
         """
-        if self._border is not None:
-            self._border.look(live, any(self.awaits(worker) for worker in live))
+        if self._boundary is not None:
+            self._boundary.look(live, any(self.awaits(worker) for worker in live))
 
     def clocks(self, shard: Shard) -> list[int]:
         """Return all workers' clocks, which a pull has: a worker can be the last to know them."""
@@ -188,7 +188,7 @@ class Service:
 
     def progress(self, *, finished: bool) -> None:
         """Handle what has arrived from other servers. ``finished``: no worker pushes any more."""
-        if self._recovers and (self._border is None or not self._border.reached):
+        if self._recovers and (self._boundary is None or not self._boundary.reached):
             leave_if_told(self._job, self._server.newest)
         if finished:
             self.say_over()

@@ -171,7 +171,7 @@ def messages_paired(
 ) -> list[Violation]:
     """Check that each sent message was received, by the right rank and with the same content.
 
-    Across every border between two ranks each microbatch's activation and gradient must arrive.
+    Across every cut between two ranks each microbatch's activation and gradient must arrive.
     """
     p = pl.col
     rows = events.filter(
@@ -210,21 +210,21 @@ def messages_paired(
             )
     if not rows.height:
         return result
-    return _most([*result, *_borders(received, schedule, iterations, each)])
+    return _most([*result, *_cuts(received, schedule, iterations, each)])
 
 
-def _borders(
+def _cuts(
     received: Mapping[Any, Row], schedule: Schedule, iterations: int, each: int
 ) -> Iterator[Violation]:
-    """Yield violations for messages that a border lacks, and for messages within a rank."""
+    """Yield violations for messages that a cut lacks, and for messages within a rank."""
     came: dict[tuple[int, int, str, int], set[int]] = defaultdict(set)
     for (_, _, target, _), row in received.items():
         replica = target // schedule.ranks
         came[replica, row["stage"], row["name"], row["iteration"]].add(row["microbatch"])
     for replica in sorted({key[0] for key in came}):
-        for border in range(schedule.stages - 1):
-            apart = schedule.rank_of[border] != schedule.rank_of[border + 1]
-            for stage, name in ((border + 1, "activation"), (border, "gradient")):
+        for cut in range(schedule.stages - 1):
+            apart = schedule.rank_of[cut] != schedule.rank_of[cut + 1]
+            for stage, name in ((cut + 1, "activation"), (cut, "gradient")):
                 for iteration in range(iterations):
                     expected = set(range(each)) if apart else set[int]()
                     there = came.get((replica, stage, name, iteration), set())

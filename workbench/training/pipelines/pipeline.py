@@ -31,7 +31,7 @@ from workbench.training.buddies.copies import Buddies
 from workbench.training.pipelines.cutting import agree
 from workbench.training.pipelines.feeding import Feeding
 from workbench.training.pipelines.loss_stub import arguments
-from workbench.training.pipelines.relay import Borders, Relay
+from workbench.training.pipelines.relay import Cuts, Relay
 from workbench.training.pipelines.schedule import Action, Schedule
 from workbench.training.pipelines.stage import Stage, Tensors
 from workbench.training.pipelines.validating import validate
@@ -65,7 +65,7 @@ class Pipeline:
         self.pads = job.exp.pads_ns
         self.buddies = Buddies(job, config.buddy_every)
         self._build(config)
-        self.relay = Relay(job, self.world, schedule.rank_of, self._borders)
+        self.relay = Relay(job, self.world, schedule.rank_of, self._cuts)
         self.feeding = Feeding(
             job,
             config.replicas,
@@ -78,7 +78,7 @@ class Pipeline:
         self.shared = SharedPass(job, torch.nn.ModuleList(modules))
         self.backwards: dict[tuple[int, int], int] = {}  # done, by stage and iteration
         for part in self.feeding.split(job.minibatches.ids(0))[0]:
-            self._borders(len(part))  # computed now: its ms would show in the first iteration
+            self._cuts(len(part))  # computed now: its ms would show in the first iteration
         dist.barrier(group=job.group("metrics"))  # as would the set-up of a slower rank
 
     def _build(self, config: Options) -> None:
@@ -109,9 +109,9 @@ class Pipeline:
                 job.keep("stage", self.stages[index], "divided")
                 if any(True for _ in module.parameters()):  # a stage may have none
                     self.optimizers[index] = job.optimizer(module, scope="divided")
-        self._borders: Borders = cache(self._shapes)
+        self._cuts: Cuts = cache(self._shapes)
 
-    # -- what crosses the borders --
+    # -- what crosses the cuts --
 
     def _shapes(self, samples: int) -> Sequence[Sequence[torch.Tensor]]:
         args = arguments(self.job.task, self.hollow.model, self._example(samples))
@@ -292,7 +292,7 @@ class Pipeline:
         """Validate, and publish this rank's parameters."""
         job = self.job
         job.recorder.where = Where()
-        relay = Relay(job, self.world, self.schedule.rank_of, self._borders, job.metrics_group())
+        relay = Relay(job, self.world, self.schedule.rank_of, self._cuts, job.metrics_group())
         validate(job, self.stages, relay, self.hollow.model)
         job.partial = True
         job.parameters = {

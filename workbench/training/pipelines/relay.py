@@ -1,6 +1,6 @@
 """Messages between the stages of a pipeline: activations forwards, gradients backwards.
 
-Every value that crosses a border is a message of its own. Its tag gives the microbatch, the stage
+Every value that crosses a cut is a message of its own. Its tag gives the microbatch, the stage
 and the value, so ranks may do things in different orders. Receives are posted before they are
 needed; a send completes when its receiver has taken it.
 """
@@ -18,7 +18,7 @@ from workbench.recording.recorder import Recorder
 from workbench.training.pipelines.schedule import Action
 
 Tensors = tuple[torch.Tensor, ...]
-Borders = Callable[[int], Sequence[Sequence[torch.Tensor]]]  # by samples in a microbatch
+Cuts = Callable[[int], Sequence[Sequence[torch.Tensor]]]  # by samples in a microbatch
 MOST_TAGGED = 4096  # microbatches in flight at the same time, at most
 
 
@@ -26,8 +26,8 @@ class Relay:
     """The messages of one rank's stages.
 
     ``world``: the world rank of each rank of the pipeline. ``rank_of``: the rank of each stage.
-    ``borders``: tensors with the shape, strides, dtype and requires_grad of what crosses each
-    border. A received tensor has the memory layout of the sent one, as in the uncut model: what the
+    ``cuts``: tensors with the shape, strides, dtype and requires_grad of what crosses each
+    cut. A received tensor has the memory layout of the sent one, as in the uncut model: what the
     next layer keeps for its backward may depend on it.
     """
 
@@ -36,10 +36,10 @@ class Relay:
         job: Job,
         world: Sequence[int],
         rank_of: Sequence[int],
-        borders: Borders,
+        cuts: Cuts,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        self.job, self.world, self.rank_of, self.borders = job, world, rank_of, borders
+        self.job, self.world, self.rank_of, self.cuts = job, world, rank_of, cuts
         self.recorder: Recorder = job.recorder
         self.me = world.index(job.rank)
         self.group = group
@@ -124,10 +124,10 @@ class Relay:
         return Action(stage, "B", microbatch), stage + 1
 
     def _values(self, key: Action, samples: int) -> list[torch.Tensor]:
-        """Return the tensors that cross the border before a forward, or after a backward."""
+        """Return the tensors that cross the cut before a forward, or after a backward."""
         if key.kind == "F":
-            return list(self.borders(samples)[key.stage - 1])
-        return [x for x in self.borders(samples)[key.stage] if x.requires_grad]
+            return list(self.cuts(samples)[key.stage - 1])
+        return [x for x in self.cuts(samples)[key.stage] if x.requires_grad]
 
     def _leaves(self, key: Action, values: Tensors, samples: int) -> Tensors:
         if key.kind == "F":

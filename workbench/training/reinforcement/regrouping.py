@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
     from workbench.training.parameter_servers.options import Options
 
-BEFORE_ANY = -1  # instead of an iteration: a rank without iterations leaves at no border
+BEFORE_ANY = -1  # instead of an iteration: a rank without iterations leaves at no boundary
 Kept = TypeVar("Kept")
 
 

@@ -1,9 +1,9 @@
 """The cut of a model into stages: by hand, in equal numbers of layers, or by the layers' cost.
 
 "auto" makes the slowest stage as fast as it can be. A stage takes its layers' measured forward and
-backward, and the sending of what crosses its borders (values on, gradients back: latency + bytes x
-seconds per byte). Dynamic programming over borders and stages: the best cut of the layers before
-border b into s stages is, over all borders a < b, the larger of
+backward, and the sending of what crosses its boundaries (values on, gradients back: latency + bytes
+x seconds per byte). Dynamic programming over boundaries and stages: the best cut of the layers
+before boundary b into s stages is, over all boundaries a < b, the larger of
 
     the best cut of the layers before a into s-1 stages        and        stage s = layers a .. b
 
@@ -91,9 +91,9 @@ class Costs:
 
     @cached_property
     def sent(self) -> tuple[tuple[list[int], list[int]], ...]:
-        """The bytes of the values that cross each border, and of their gradients.
+        """The bytes of the values that cross each boundary, and of their gradients.
 
-        The index is the first layer behind the border.
+        The index is the first layer behind the boundary.
         """
         crossing = [self.profile.crossing(i) for i in range(len(self.profile.layers) - 1)]
         inner = [
@@ -128,7 +128,7 @@ def choose(
     """Cut the model into ``stages``.
 
     how       "auto": by measured time, communication and memory (see above); needs a Profile
-              "layers": equal numbers of layers, as far as the borders allow
+              "layers": equal numbers of layers, as far as the boundaries allow
               a list of the layers (or modules) with which a new stage begins, one fewer than stages
     peaks     most microbatches in flight, by stage (1 each, if not given)
     rank_of   the rank of each stage, where a rank has several: the limit is the rank's
@@ -139,19 +139,19 @@ def choose(
     if stages < 1:
         raise SpecError(f"a model is cut into at least 1 stage, not {stages}")
     refusals = measured.refusals() if isinstance(measured, Traced) else measured.refusals
-    borders = [0, *(i + 1 for i in range(count - 1) if refusals[i] is None), count]
+    boundaries = [0, *(i + 1 for i in range(count - 1) if refusals[i] is None), count]
     costs = None
     if isinstance(measured, Profile):
         costs = Costs(measured, seconds_per_byte, latency_s, state_factor)
     if not isinstance(how, str):
         starts = _starts_by_name(names, refusals, stages, tuple(how))
-    elif stages > len(borders) - 1:
+    elif stages > len(boundaries) - 1:
         raise SpecError(
             f"{stages} stages cannot be made: the model has {count} layers and can be cut at "
-            f"{len(borders) - 2} borders, so into {len(borders) - 1} stages at most"
+            f"{len(boundaries) - 2} boundaries, so into {len(boundaries) - 1} stages at most"
         )
     elif how == "layers":
-        starts = _equal(borders, stages)
+        starts = _equal(boundaries, stages)
     elif how != "auto":
         raise SpecError(f"split {how!r} is not known: write 'auto', 'layers' or a list of layers")
     elif costs is None:
@@ -159,11 +159,11 @@ def choose(
     else:
         in_flight = tuple(peaks or (1,) * stages)
         limit = math.inf if limit_bytes is None else limit_bytes
-        starts = _auto(costs, borders, in_flight, limit, tuple(rank_of or range(stages)))
+        starts = _auto(costs, boundaries, in_flight, limit, tuple(rank_of or range(stages)))
     cut = Cut(starts, count, tuple(names[i] for i in starts))
     if costs is None:
         return cut
-    equal = largest(costs, _equal(borders, stages)) if stages < len(borders) else None
+    equal = largest(costs, _equal(boundaries, stages)) if stages < len(boundaries) else None
     return replace(cut, largest_s=largest(costs, starts), equal_largest_s=equal)
 
 
@@ -179,26 +179,30 @@ def memories(costs: Costs, starts: Starts, peaks: Sequence[int]) -> tuple[float,
     return tuple(costs.memory(a, b, p) for a, b, p in zip(starts, ends, peaks, strict=True))
 
 
-def _equal(borders: list[int], stages: int) -> Starts:
-    """Return the cut with the smallest sum of squared layer counts: as equal as borders allow."""
-    result = _best(borders, stages, lambda a, b, _: float((b - a) ** 2), lambda x, y: x + y)
-    assert result is not None  # there are enough borders
+def _equal(boundaries: list[int], stages: int) -> Starts:
+    """Return the cut with the smallest sum of squared layer counts: as equal as can be."""
+    result = _best(boundaries, stages, lambda a, b, _: float((b - a) ** 2), lambda x, y: x + y)
+    assert result is not None  # there are enough boundaries
     return result[1]
 
 
 def _auto(
-    costs: Costs, borders: list[int], peaks: tuple[int, ...], limit: float, rank_of: tuple[int, ...]
+    costs: Costs,
+    boundaries: list[int],
+    peaks: tuple[int, ...],
+    limit: float,
+    rank_of: tuple[int, ...],
 ) -> Starts:
     """Return the fastest cut within the limit; of several, that with the fewest bytes sent."""
     # Where a rank has several stages, they share its limit: first as if each had all of it, then,
     # where their sum is too much, an equal part each.
     for bound in dict.fromkeys((limit, limit * len(set(rank_of)) / len(peaks))):
-        starts = _fastest(costs, borders, peaks, bound)
+        starts = _fastest(costs, boundaries, peaks, bound)
         if starts is None:
             break
         if max(_by_rank(memories(costs, starts, peaks), rank_of).values()) <= limit:
             return starts
-    least = _best(borders, len(peaks), lambda a, b, s: costs.memory(a, b, peaks[s]), max)
+    least = _best(boundaries, len(peaks), lambda a, b, s: costs.memory(a, b, peaks[s]), max)
     assert least is not None
     needs = _by_rank(memories(costs, least[1], peaks), rank_of)
     worst = max(needs, key=lambda rank: needs[rank])
@@ -210,7 +214,7 @@ def _auto(
 
 
 def _fastest(
-    costs: Costs, borders: list[int], peaks: tuple[int, ...], bound: float
+    costs: Costs, boundaries: list[int], peaks: tuple[int, ...], bound: float
 ) -> Starts | None:
     """Return the fastest cut whose stages stay below ``bound`` bytes; None where there is none."""
 
@@ -218,17 +222,17 @@ def _fastest(
         fits = bound == math.inf or costs.memory(start, end, peaks[stage]) <= bound
         return costs.seconds(start, end) if fits else math.inf
 
-    result = _best(borders, len(peaks), slowest, max)
+    result = _best(boundaries, len(peaks), slowest, max)
     if result is None:
         return None
     # Nearly as fast is enough, but never slower than equal numbers of layers would be.
-    equal = largest(costs, _equal(borders, len(peaks)))
+    equal = largest(costs, _equal(boundaries, len(peaks)))
     enough = max(result[0], min(result[0] * _NEARLY, equal))
 
     def across(start: int, end: int, stage: int) -> float:
         return costs.across(start, end) if slowest(start, end, stage) <= enough else math.inf
 
-    fewest = _best(borders, len(peaks), across, lambda x, y: x + y)
+    fewest = _best(boundaries, len(peaks), across, lambda x, y: x + y)
     return (fewest or result)[1]
 
 
@@ -246,7 +250,7 @@ def _by_rank(bytes_of: Sequence[float], rank_of: Sequence[int]) -> dict[int, flo
 
 
 def _best(
-    borders: list[int],
+    boundaries: list[int],
     stages: int,
     cost: Callable[[int, int, int], float],
     join: Callable[[float, float], float],
@@ -258,7 +262,7 @@ def _best(
     best: dict[int, tuple[float, Starts]] = {0: (0.0, ())}
     for stage in range(stages):
         further: dict[int, tuple[float, Starts]] = {}
-        for end in borders:
+        for end in boundaries:
             options = [
                 (join(before, cost(start, end, stage)), (*starts, start))
                 for start, (before, starts) in best.items()
@@ -267,7 +271,7 @@ def _best(
             if options and min(options)[0] < math.inf:
                 further[end] = min(options)
         best = further
-    return best.get(borders[-1])
+    return best.get(boundaries[-1])
 
 
 def _starts_by_name(

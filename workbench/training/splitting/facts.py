@@ -9,10 +9,10 @@ from workbench.training.splitting.profiled import Profile
 
 
 def model_facts(profile: Profile, cut: Cut) -> dict[str, Any]:
-    """Return layers, values and borders; bytes and milliseconds of one microbatch.
+    """Return layers, values and boundaries; bytes and milliseconds of one microbatch.
 
     edges  [layer that makes a value, layer that uses it, bytes]; -1: the model's own argument
-    cut    by border: the layer before it, and the values that cross it forwards
+    cut    by boundary: the layer before it, and the values that cross it forwards
     """
     layers = [
         {
@@ -28,10 +28,10 @@ def model_facts(profile: Profile, cut: Cut) -> dict[str, Any]:
         for i, layer in enumerate(profile.layers)
     ]
     edges = [[value.maker, use, value.nbytes] for value in profile.values for use in value.uses]
-    borders = []
+    boundaries = []
     for start in cut.starts[1:]:
         crossing = profile.crossing(start - 1)
-        borders.append(
+        boundaries.append(
             {
                 "after": start - 1,
                 "bytes": sum(value.nbytes for value in crossing),
@@ -40,4 +40,4 @@ def model_facts(profile: Profile, cut: Cut) -> dict[str, Any]:
         )
     times = {"chosen": cut.largest_s, "equal": cut.equal_largest_s}
     largest = {name: None if s is None else s * 1e3 for name, s in times.items()}
-    return {"layers": layers, "edges": edges, "cut": borders, "largest_ms": largest}
+    return {"layers": layers, "edges": edges, "cut": boundaries, "largest_ms": largest}

@@ -51,7 +51,7 @@ class Profile:
 
     layers: tuple[LayerCost, ...]
     values: tuple[Value, ...]
-    refusals: tuple[str | None, ...]  # by border: why the model cannot be cut there
+    refusals: tuple[str | None, ...]  # by boundary: why the model cannot be cut there
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,9 +62,9 @@ class Profile:
         """The time of a forward and a backward of one microbatch through the whole model."""
         return sum(layer.seconds for layer in self.layers)
 
-    def crossing(self, border: int) -> tuple[Value, ...]:
-        """Return the values that cross the border after layer ``border``."""
-        return tuple(v for v in self.values if v.maker <= border < max(v.uses, default=-1))
+    def crossing(self, boundary: int) -> tuple[Value, ...]:
+        """Return the values that cross the boundary after layer ``boundary``."""
+        return tuple(v for v in self.values if v.maker <= boundary < max(v.uses, default=-1))
 
     def activations(self, first: int, last: int) -> int:
         """Return the bytes that a stage of these layers keeps for one microbatch.

@@ -1,7 +1,7 @@
 """A stage of a split model: a module with the layers of one stage only.
 
-    stage 0: forward(*the model's arguments) -> (values that cross border 0)
-    stage s: forward(*values that cross border s-1) -> (values that cross border s)
+    stage 0: forward(*the model's arguments) -> (values that cross cut 0)
+    stage s: forward(*values that cross cut s-1) -> (values that cross cut s)
     the last: forward(*values) -> the model's own output
 
 A value that later stages need passes through the stages between (as a view, so that its gradient
@@ -19,7 +19,7 @@ from torch import fx, nn
 from workbench.common.errors import SpecError
 from workbench.training.splitting.traced import Traced
 
-Names = tuple[str, ...]  # of values that cross a border
+Names = tuple[str, ...]  # of values that cross a cut
 
 if TYPE_CHECKING:
     from workbench.training.splitting.cut import Cut
@@ -68,7 +68,7 @@ def piece(
 
     def read(node: fx.Node) -> fx.Node:
         if node.name not in result:  # a constant: all else was received or is made here
-            assert node.op == "get_attr", f"{node.name} did not cross the border"
+            assert node.op == "get_attr", f"{node.name} did not cross the cut"
             result[node.name] = graph.node_copy(node, read)
         return result[node.name]
 
@@ -104,10 +104,10 @@ def hollow(traced: Traced) -> Traced:
 
 
 def shapes(traced: Traced, cut: Cut, args: tuple[Any, ...]) -> tuple[tuple[torch.Tensor, ...], ...]:
-    """Return the tensors that cross each border, without memory, for a call of the model with
+    """Return the tensors that cross each cut, without memory, for a call of the model with
     ``args``.
 
-    One tuple per border (stages - 1); each tensor has the shape, dtype and requires_grad that the
+    One tuple per cut (stages - 1); each tensor has the shape, dtype and requires_grad that the
     stage before gives. Runs the stages on the device "meta": only shapes are computed.
     """
     empty = hollow(traced)
@@ -120,7 +120,7 @@ def shapes(traced: Traced, cut: Cut, args: tuple[Any, ...]) -> tuple[tuple[torch
         for name, value in zip(traced.crossing(cut.layers_of(stage)[1]), values, strict=True):
             if not isinstance(value, torch.Tensor):
                 raise SpecError(
-                    f"the border after stage {stage} cannot be: the value {name!r} that crosses "
+                    f"the cut after stage {stage} cannot be: the value {name!r} that crosses "
                     f"it is a {type(value).__name__}, and only tensors pass from stage to stage"
                 )
         crossing.append(values)

@@ -1,12 +1,12 @@
 """A model as a line of layers: traced with torch.fx, in the order in which they run.
 
     x --> blocks.0.norm --> blocks.0.attention --> blocks.0.add --> blocks.1.norm --> ... --> head
-     \\____________________________________________/^      (a skip connection crosses borders)
+     \\____________________________________________/^      (a skip connection crosses boundaries)
 
 A layer is a leaf module, or a function that computes, with what costs next to nothing after it:
-reshapes, indexing, sizes. The border after layer i is where a pipeline may be cut; what crosses it
-is every value that was made before it and is used after it. Only tensors can cross: where a size
-(an int) or a tuple would have to, the border is refused and says so.
+reshapes, indexing, sizes. The boundary after layer i is where a pipeline may be cut; what crosses
+it is every value that was made before it and is used after it. Only tensors can cross: where a size
+(an int) or a tuple would have to, the boundary is refused and says so.
 
 A module whose own code cannot be traced becomes one layer (``Traced.whole`` says why); only where
 that is the model itself is there nothing to cut.
@@ -75,22 +75,22 @@ class Traced:
             if node.name in places
         }
 
-    def crossing(self, border: int) -> tuple[str, ...]:
-        """Return the names of the values that cross the border after layer ``border``, in order of
-        creation.
+    def crossing(self, boundary: int) -> tuple[str, ...]:
+        """Return the names of the values that cross the boundary after layer ``boundary``, in order
+        of creation.
         """
         return tuple(
-            name for name, place in self.layer_of.items() if place <= border < self.last_use[name]
+            name for name, place in self.layer_of.items() if place <= boundary < self.last_use[name]
         )
 
-    def refusal(self, border: int, kinds: Mapping[str, str] | None = None) -> str | None:
-        """Return why the model cannot be cut after layer ``border``; None where it can.
+    def refusal(self, boundary: int, kinds: Mapping[str, str] | None = None) -> str | None:
+        """Return why the model cannot be cut after layer ``boundary``; None where it can.
 
         ``kinds``: the observed kind of each value ("tensor", "int", "tuple", ...). Without it, the
         kinds that the graph alone implies.
         """
-        crossing = self.crossing(border)
-        where = f"between {self.layers[border].name!r} and {self.layers[border + 1].name!r}"
+        crossing = self.crossing(boundary)
+        where = f"between {self.layers[boundary].name!r} and {self.layers[boundary + 1].name!r}"
         if not crossing:
             return f"{where} nothing passes: what follows does not depend on what is before it"
         for name in crossing:
@@ -101,7 +101,7 @@ class Traced:
                     f"tensors pass from stage to stage. Cut elsewhere, or compute it again behind "
                     "the cut"
                 )
-            later = [w for w in self.writers.get(name, ()) if self.layer_of[w] > border]
+            later = [w for w in self.writers.get(name, ()) if self.layer_of[w] > boundary]
             if later:
                 return (
                     f"{where} the value {name!r} would have to pass, and "
@@ -109,7 +109,7 @@ class Traced:
                     "was received must stay as it was. Use the form that is not in place"
                 )
         for parameter, users in self.users.items():
-            if len({place <= border for place in users}) == 2:
+            if len({place <= boundary for place in users}) == 2:
                 names = " and ".join(repr(self.layers[i].name) for i in (users[0], users[-1]))
                 return (
                     f"{where} the parameter {parameter!r} would be on both sides: {names} share "
@@ -118,7 +118,7 @@ class Traced:
         return None
 
     def refusals(self, kinds: Mapping[str, str] | None = None) -> tuple[str | None, ...]:
-        """Return refusal() of every border."""
+        """Return refusal() of every boundary."""
         return tuple(self.refusal(i, kinds) for i in range(len(self.layers) - 1))
 
     @cached_property

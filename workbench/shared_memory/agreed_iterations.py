@@ -1,5 +1,5 @@
-"""The borders that a control block names, as one word: what a rank without the driver's memory has
-heard of, by its agent (rank/borders.py).
+"""The iterations that ranks have agreed on, as one word: what a rank without the driver's memory
+has heard of, by its agent (rank/boundaries.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _BITS = 20
 _LOW = (1 << _BITS) - 1
 
 
-def borders(words: Sequence[int]) -> int:
+def agreed_iterations(words: Sequence[int]) -> int:
     """Return the iterations before which all ranks stop, regroup and write a checkpoint, the low
     bits of each, as a word that is not 0.
     """

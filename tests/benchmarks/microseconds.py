@@ -45,7 +45,7 @@ def layers(rank: int, n: int, gloo: Any) -> dict[str, float]:
     result = {
         "torch.distributed's own wrapper": through_torch - of_group,
         "the fast path: which call it is, the group's lock": of_group - frame,
-        "begin and end: context, status, board, outer row": frame,
+        "begin and end: context, status, page, outer row": frame,
         "sending ends: claim, copy, header, semaphore, row": send * messages,
         "receiving ends: semaphore, header, add, row": receive * messages,
     }

@@ -230,7 +230,7 @@ def received(data: bytes) -> None:
 
 
 def alarm(chance: random.Random) -> tuple[int, str, str, bytes]:
-    """Return what a rank leaves on a peer's board, and other bytes that stand there."""
+    """Return what a rank leaves on a peer's page, and other bytes that stand there."""
     words = chance.choice(("", "lost", "é" * 3000, "\0" * 900, '"' * 1000, "\U0001f600" * 1000))
     rank, more = chance.choice((0, 3, -1)), text(chance)
     return rank, words, more, damaged(write_alarm(PeerLost(words + more, rank)), chance)

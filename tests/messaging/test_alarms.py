@@ -1,4 +1,4 @@
-"""Why a group has failed, as it travels: on a peer's board, and over the wire to other hosts."""
+"""Why a group has failed, as it travels: on a peer's page, and over the wire to other hosts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from workbench.common.errors import PeerLost, RunTimeout, WorkbenchError
 from workbench.messaging.members import _checked_entry
 from workbench.transports.doorbell import Bells
 from workbench.transports.gloo import GlooChannels
-from workbench.transports.peer_page import TEXT_BYTES, W_ALARM, Board, read_alarm, write_alarm
+from workbench.transports.peer_page import TEXT_BYTES, W_ALARM, PeerPage, read_alarm, write_alarm
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[GlooChannels, Board]]:
-    """The channels of a rank to another host, and the board of a rank there."""
-    store, boards, channels = HashStore(), [Board.create(2), Board.create(2)], [None, None]
+def hosts() -> Iterator[tuple[GlooChannels, PeerPage]]:
+    """The channels of a rank to another host, and the page of a rank there."""
+    store, pages, channels = HashStore(), [PeerPage.create(2), PeerPage.create(2)], [None, None]
 
     def join(rank: int) -> None:
         bells = Bells.create()
         channels[rank] = GlooChannels(  # type: ignore[call-overload]
-            store, rank, 2, [1 - rank], 4096, boards[rank], bells, lambda *_: None
+            store, rank, 2, [1 - rank], 4096, pages[rank], bells, lambda *_: None
         )
 
     _both(join)
-    yield channels[0], boards[1]  # type: ignore[misc]
+    yield channels[0], pages[1]  # type: ignore[misc]
     _both(lambda rank: channels[rank].close())  # type: ignore[attr-defined]
 
 
@@ -42,15 +42,15 @@ def _both(work: Callable[[int], None]) -> None:
 
 @pytest.mark.parametrize("letter", ["x", "é", "–", "\U0001f600", '"'])
 def test_an_alarm_in_any_letters_reaches_a_rank_far_away(
-    hosts: tuple[GlooChannels, Board], letter: str
+    hosts: tuple[GlooChannels, PeerPage], letter: str
 ) -> None:
-    channels, board = hosts
-    if board.words[W_ALARM]:  # of the letter before
-        board.words[W_ALARM] = 0
-        board._first.release()
+    channels, page = hosts
+    if page.words[W_ALARM]:  # of the letter before
+        page.words[W_ALARM] = 0
+        page._first.release()
     channels.raise_alarm(lost("rank 3: " + letter * 2000, letter * 2000))
-    until(lambda: board.alarm() is not None, 10, "the alarm")
-    alarm = board.alarm()
+    until(lambda: page.alarm() is not None, 10, "the alarm")
+    alarm = page.alarm()
     assert type(alarm) is PeerLost
     assert (alarm.rank, alarm.peer, alarm.how, alarm.found_by) == (3, 1, "ended", 1)
     assert str(alarm).startswith(("rank 3: " + letter)[: len(str(alarm))])
@@ -77,18 +77,18 @@ def test_a_meeting_place_of_another_job_is_named(text: bytes) -> None:
 
 
 def test_of_two_alarms_at_once_one_is_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    board, alarms = Board.create(3), []
+    page, alarms = PeerPage.create(3), []
 
     def written(error: WorkbenchError) -> bytes:
         if error.rank == 1:  # another rank comes in between
-            board.raise_alarm(PeerLost("rank 2", 2))
-            alarms.append(board.alarm())
+            page.raise_alarm(PeerLost("rank 2", 2))
+            alarms.append(page.alarm())
         return write_alarm(error)
 
     monkeypatch.setattr("workbench.transports.peer_page.write_alarm", written)
     late = RunTimeout("no progress " * 40, 1)
-    board.raise_alarm(late)
-    alarm = board.alarm()
+    page.raise_alarm(late)
+    alarm = page.alarm()
     assert alarm is not None and alarm.as_fields() == late.as_fields()
     assert alarms == [None]  # none has read another one meanwhile, or half of each
-    board.segment.close()
+    page.segment.close()

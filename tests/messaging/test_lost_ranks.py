@@ -23,9 +23,9 @@ import workbench as wb
 from tests.live import crowding
 from tests.pairwise import first
 from tests.processes import run, values
-from workbench.messaging.watchdog import Patience, Watch
+from workbench.messaging.watchdog import PeerWait, Watch
 from workbench.recording.recorder import Recorder
-from workbench.transports.peer_page import Board, Peer
+from workbench.transports.peer_page import Peer, PeerPage
 
 LOST = 1.0  # seconds until survivors know that a rank was killed
 
@@ -261,7 +261,7 @@ def _done_before(rank: int, n: int, folder: str) -> list[float]:
         deadline = time.monotonic() + 10
         while not flag.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.2)  # the root has looked around meanwhile, with the alarm on its board
+        time.sleep(0.2)  # the root has looked around meanwhile, with the alarm on its page
     dist.gather(x + 1, outs or None)
     if rank == n - 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -293,7 +293,7 @@ class _LastWord:
 def test_a_message_that_came_just_before_its_sender_ended_is_taken() -> None:
     peers = [Peer(0, os.getpid(), "", None), Peer(1, os.getpid(), "", None)]
     peers[1].lost = True
-    watch = Watch(0, peers, Board.create(2), 10**9, None)
+    watch = Watch(0, peers, PeerPage.create(2), 10**9, None)
     last: Any = _LastWord()
     lane = Recorder.off(0).lane("comm")
     watch.wait(last, 1, lane, "a test")
@@ -306,16 +306,16 @@ def test_a_rank_that_ends_just_as_its_time_is_over_is_lost_and_not_silent() -> N
     """A recovery policy goes on without a rank that was lost; a silence ends the run."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        boards = [Board.create(2), Board.create(2)]
+        pages = [PeerPage.create(2), PeerPage.create(2)]
         pids = (os.getpid(), child.pid)
-        peers = [Peer(rank, pids[rank], "", boards[rank]) for rank in (0, 1)]
-        watch = Watch(0, peers, boards[0], 1, None)
-        patience = Patience(watch, 1, Recorder.off(0).lane("comm"), "a test")
+        peers = [Peer(rank, pids[rank], "", pages[rank]) for rank in (0, 1)]
+        watch = Watch(0, peers, pages[0], 1, None)
+        peer_wait = PeerWait(watch, 1, Recorder.off(0).lane("comm"), "a test")
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        patience.look()
+        peer_wait.look()
         with pytest.raises(wb.PeerLost, match=r"rank 1 .* ended"):
-            patience.look()
+            peer_wait.look()
     finally:
         child.kill()
         child.communicate()

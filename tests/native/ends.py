@@ -42,14 +42,14 @@ class LaneOf:
 
 
 class End:
-    """A rank's end: a mover with its journal, board and control page."""
+    """A rank's end: a mover with its journal, peer page and control page."""
 
     def __init__(self, native: Any, rank: int, size: int, slot_bytes: int) -> None:
         self.lane, self.names = LaneOf(), {"": 0}
         self.page, self.rows = bytearray(PAGE), bytearray(RECORDS * RECORD_BYTES)
         self.contexts = bytearray(RECORDS * RECORD_BYTES)
         self.control = memoryview(bytearray(64)).cast("q")
-        self.board = memoryview(bytearray(1024)).cast("q")
+        self.peer_page = memoryview(bytearray(1024)).cast("q")
         rows, contexts = (self.rows, 0, RECORDS, 0, False), (self.contexts, 0, RECORDS, 0, False)
         lane = weakref.ref(self.lane)
         self.journal = native.Journal(lane, 1, 0, self.page, False, None, *rows, *contexts)
@@ -64,7 +64,7 @@ class End:
             self.control,
             -1,
             -1,
-            self.board,
+            self.peer_page,
             1,
             2,
             8,

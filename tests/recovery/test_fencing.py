@@ -29,7 +29,7 @@ NOT_SLOTS = ("control block", "trace", "stacks", "process's bell")
 
 
 def old_slots(pids: Iterable[int], victim: int) -> list[mmap.mmap]:
-    """Map the slots and boards that the victim may write to, its own and its peers'."""
+    """Map the slots and pages that the victim may write to, its own and its peers'."""
     maps = Path(f"/proc/{victim}/maps").read_text().splitlines()
     mapped = {int(line.split()[4]) for line in maps if line.split()[1] == "rw-s"}
     slots = dict[int, mmap.mmap]()
@@ -94,14 +94,14 @@ def test_a_rank_that_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
 
 @pytest.mark.full
 def test_what_a_zombie_could_write_to_the_others_use_no_more() -> None:
-    """All slots and boards of the old generation are overwritten, again and again, while the next
+    """All slots and pages of the old generation are overwritten, again and again, while the next
     one trains.
     """
     exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     pid = stopped(run)
     slots = old_slots(run.pids.values(), pid)
-    assert len(slots) >= 3, "a board of each rank, and slots"
+    assert len(slots) >= 3, "a page of each rank, and slots"
     until(lambda: recoveries_of(run.store.metadata), 60, "the others go on")
     here = run.iteration
     while not run.done and run.iteration < here + 50:

@@ -24,7 +24,7 @@ from workbench.store.table import NameTable
 from workbench.store.trace_sources import Source, origin_of
 from workbench.transports import peer_page
 from workbench.transports.doorbell import MESSAGES, Bells
-from workbench.transports.peer_page import Board, write_alarm
+from workbench.transports.peer_page import PeerPage, write_alarm
 from workbench.transports.shared_memory import SharedOutbox
 
 
@@ -36,28 +36,28 @@ def test_a_bell_rings_for_those_that_the_fence_shows(weak: Weak) -> None:
 
 
 def test_an_alarm_is_read_after_its_length(weak: Weak) -> None:
-    board, text = Board.create(2), write_alarm(ERROR)
-    board.words[peer_page.W_ALARM] = len(text)
+    page, text = PeerPage.create(2), write_alarm(ERROR)
+    page.words[peer_page.W_ALARM] = len(text)
     place = slice(peer_page.TEXT_AT, peer_page.TEXT_AT + len(text))
-    weak.later = [lambda: board.segment.memory.__setitem__(place, text)]
-    assert str(board.alarm()) == "it broke"
+    weak.later = [lambda: page.segment.memory.__setitem__(place, text)]
+    assert str(page.alarm()) == "it broke"
 
 
 def test_a_fingerprint_is_read_after_its_number_and_before_it_again(weak: Weak) -> None:
-    board, at = Board.create(2), peer_page.HISTORY_AT // 8
-    board.begin(0, 70)
-    set_word = board.words.__setitem__
+    page, at = PeerPage.create(2), peer_page.HISTORY_AT // 8
+    page.begin(0, 70)
+    set_word = page.words.__setitem__
     weak.later = [lambda: set_word(at + 1, 71)]
-    assert board.signature(0) == 71
+    assert page.signature(0) == 71
     weak.later = [lambda: None, lambda: set_word(at, -1)]
-    assert board.signature(0) is None
+    assert page.signature(0) is None
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: Board.create(2).mailbox(0, 1, 2),
-        lambda: Board.create(2).leaving,
+        lambda: PeerPage.create(2).mailbox(0, 1, 2),
+        lambda: PeerPage.create(2).leaving,
         lambda: SharedOutbox(64, "a test").waiting(),
     ],
 )

@@ -30,12 +30,12 @@ from workbench.store.event_store import Store
 from workbench.store.trace_follower import Follower
 from workbench.transports import peer_page
 from workbench.transports.doorbell import MESSAGES, ROOM, Bells
-from workbench.transports.peer_page import Board
+from workbench.transports.peer_page import PeerPage
 
 STANDS_ON_IT: dict[str, Callable[[Path], object]] = {
     "segment": lambda _: Segment.create(4096, "a test"),
     "control": lambda _: Control.create(2),
-    "board": lambda _: Board.create(2),
+    "page": lambda _: PeerPage.create(2),
     "trace": lambda folder: Recorder.into_folder(folder, 0),
     "collector": lambda _: Collector(Store(), {}),
     "follower": lambda folder: Follower(Store(), folder),
@@ -58,7 +58,7 @@ def test_a_machine_without_the_order_or_a_fence_is_refused(
 def test_a_machine_without_whole_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "WHOLE_WORDS", False)
     with pytest.raises(WorkbenchError, match="needs a 64-bit little-endian processor"):
-        Board.create(2)
+        PeerPage.create(2)
 
 
 @pytest.mark.parametrize("what", STANDS_ON_IT)
@@ -164,10 +164,10 @@ def _relayed(word: int, behind: Sequence[slice]) -> Callable[[], Published]:
     return case
 
 
-def _board(act: Callable[[Board], Any], word: int, behind: slice) -> Callable[[], Published]:
+def _page(act: Callable[[PeerPage], Any], word: int, behind: slice) -> Callable[[], Published]:
     def case() -> Published:
-        board = Board.create(2)
-        return lambda: act(board), lambda: (board.words[word], bytes(board.segment.memory[behind]))
+        page = PeerPage.create(2)
+        return lambda: act(page), lambda: (page.words[word], bytes(page.segment.memory[behind]))
 
     return case
 
@@ -212,11 +212,11 @@ PUBLISHERS: dict[str, Callable[[], Published]] = {
     "a relayed context": _relayed(CONTEXTS_AT // 8 + 7, [slice(CONTEXTS_AT, CONTEXTS_AT + 56)]),
     "a relayed status": _relayed((LANES_AT + STATUS_AT) // 8, [OF_LANE, STATUS]),
     "a relayed header": _relayed(events.H_LANES, [OF_LANE, NAMES]),
-    "an alarm": _board(lambda board: board.raise_alarm(ERROR), peer_page.W_ALARM, TEXT),
-    "a mailbox": _board(
-        lambda board: board.publish_mailbox(0, 1, 2, 7), peer_page.TABLE_AT // 8 + 1, NOTHING
+    "an alarm": _page(lambda page: page.raise_alarm(ERROR), peer_page.W_ALARM, TEXT),
+    "a mailbox": _page(
+        lambda page: page.publish_mailbox(0, 1, 2, 7), peer_page.TABLE_AT // 8 + 1, NOTHING
     ),
-    "leaving": _board(lambda board: setattr(board, "leaving", 1), peer_page.W_LEAVING, NOTHING),
+    "leaving": _page(lambda page: setattr(page, "leaving", 1), peer_page.W_LEAVING, NOTHING),
     "a hold": _hold,
     "a grant": _control(lambda control: control.grant("step"), block.GRANT, block.GRANT_UNIT),
     "standing at a gate": _control(
@@ -309,12 +309,12 @@ def test_a_relayed_status_is_odd_while_it_changes(weak: Weak) -> None:
 
 
 def test_a_fingerprint_is_of_no_collective_while_it_changes(weak: Weak) -> None:
-    board = Board.create(2)
+    page = PeerPage.create(2)
     at = peer_page.HISTORY_AT // 8
-    board.begin(0, 70)
-    weak.look = lambda: (board.words[at], board.words[at + 1], board.words[peer_page.W_OP])
+    page.begin(0, 70)
+    weak.look = lambda: (page.words[at], page.words[at + 1], page.words[peer_page.W_OP])
     weak.seen.clear()
-    board.begin(peer_page.HISTORY, 71)
+    page.begin(peer_page.HISTORY, 71)
     assert (-1, 70, 0) in weak.seen and (-1, 71, 0) in weak.seen
     assert (peer_page.HISTORY, 71, 0) in weak.seen
 

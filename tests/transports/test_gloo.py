@@ -15,7 +15,7 @@ from tests.live import until
 from workbench.transports.doorbell import Bells
 from workbench.transports.gloo import GlooChannels
 from workbench.transports.mailbox import FAR_SLOTS
-from workbench.transports.peer_page import Board
+from workbench.transports.peer_page import PeerPage
 
 SLOT = 4096
 
@@ -26,7 +26,7 @@ def ends() -> Iterator[tuple[GlooChannels, GlooChannels]]:
     store, channels = HashStore(), {}
 
     def join(rank: int) -> None:
-        rest = (Board.create(2), Bells.create(), lambda *_: None)
+        rest = (PeerPage.create(2), Bells.create(), lambda *_: None)
         channels[rank] = GlooChannels(store, rank, 2, [1 - rank], SLOT, *rest)
 
     both(join)

@@ -28,7 +28,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from workbench.cells import running
 from workbench.cells.result import CellResult, label_lines, together
-from workbench.cells.team import PATIENCE, Ranks
+from workbench.cells.team import TIMEOUT, Ranks
 from workbench.common.errors import WorkbenchError
 from workbench.common.units import counted
 
@@ -152,7 +152,7 @@ class RanksMagic(Magics):
             team.close()
             team = None
         if team is None:
-            team = self.team = Ranks(size, bare=request.bare, timeout=request.timeout or PATIENCE)
+            team = self.team = Ranks(size, bare=request.bare, timeout=request.timeout or TIMEOUT)
             if request.stage and (stage := self._stage()) is not None:
                 stage._ipython_display_()
         return team

@@ -42,7 +42,7 @@ def main(body: dict[str, Any], fds: list[int], driver: socket.socket) -> int:
 
 
 class Rank:
-    """``body``: rank, size, port of the driver's store, threads, bare, seconds of patience.
+    """``body``: rank, size, port of the driver's store, threads, bare, timeout in seconds.
 
     ``fds``: control block, trace, pipes for output and for errors.
     """
@@ -190,5 +190,5 @@ class Rank:
             store=PrefixStore(f"generation {generation}", store),
             rank=self.rank,
             world_size=self.size,
-            timeout=timedelta(seconds=self._body["patience"]),
+            timeout=timedelta(seconds=self._body["timeout_s"]),
         )

@@ -32,9 +32,9 @@ from workbench.common import live_runs
 from workbench.common.arguments import (
     Function,
     Numbers,
-    Patience,
     TeamSize,
     Text,
+    TimeLimit,
     a_function,
     checked,
 )
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from workbench.store.event_store import Store
 
 Listener = Annotated[Tell, a_function]
-PATIENCE = "10 min"  # without progress, until a wait of a cell is an error
+TIMEOUT = "10 min"  # without progress, until a wait of a cell is an error
 MADE_AGAIN = "The process group was made anew: generation {}."
 BARE_MADE_AGAIN = "The process groups that existed have been ended: make yours again."
 JOINING = 40.0  # seconds for all ranks to form a group
@@ -77,12 +77,12 @@ class Ranks(Steering, Shown):
     """
 
     @checked
-    def __init__(self, size: TeamSize, *, bare: bool = False, timeout: Patience = PATIENCE) -> None:
+    def __init__(self, size: TeamSize, *, bare: bool = False, timeout: TimeLimit = TIMEOUT) -> None:
         from workbench.store.collector import Collector
         from workbench.store.event_store import Store
 
         if duration_ns(timeout) <= 0:
-            raise SpecError(f"timeout = {timeout!r}: must be more than 0, such as {PATIENCE!r}")
+            raise SpecError(f"timeout = {timeout!r}: must be more than 0, such as {TIMEOUT!r}")
         _refuse_in_the_web()
         check_descriptors(size)
         self.size, self.bare, self.timeout = size, bare, timeout
@@ -92,7 +92,7 @@ class Ranks(Steering, Shown):
             "size": size,
             "bare": bare,
             "threads": max(1, cores // size),
-            "patience": duration_ns(timeout) * 1e-9,
+            "timeout_s": duration_ns(timeout) * 1e-9,
         }
         self._home = warm_pool()
         self._rendezvous = meeting_place(size)
@@ -352,7 +352,7 @@ class Ranks(Steering, Shown):
         return f"Ranks({self.size}{', bare' * self.bare}{', ended' * self._over})"
 
 
-def ranks(size: int, *, bare: bool = False, timeout: str = PATIENCE) -> Ranks:
+def ranks(size: int, *, bare: bool = False, timeout: str = TIMEOUT) -> Ranks:
     """Start ``size`` ranks that run cells and keep their variables.
 
     ``bare`` and ``timeout`` as in ``Ranks``. Raises SpecError for invalid arguments, WorkbenchError

@@ -18,7 +18,7 @@ from workbench.messaging.mover import NoMover
 from workbench.messaging.pacing import sleep_until
 from workbench.messaging.slot_by_slot import SlotBySlot, pieces_of, slots_of
 from workbench.messaging.slots import Slots
-from workbench.messaging.watchdog import Patience
+from workbench.messaging.watchdog import PeerWait
 from workbench.recording.events import CODE, COLLECTIVE, FAILED, REDUCE, Where, now
 from workbench.shared_memory.control_block import Control
 from workbench.transports.arrays import MAX, MIN, PRODUCT, SUM, flat_array, kernels_of
@@ -86,7 +86,7 @@ class Communicator:
                 slots.watch.check(op)
             return
         self._mover.most_heard = -1
-        self.members.board.begin(op, signature)
+        self.members.page.begin(op, signature)
         slots.watch.check(op)
         numbers = name(collective), name(algorithm), slots.group_number
         self.lane.context(*numbers, op, where, self.generation)
@@ -387,12 +387,12 @@ class Communicator:
 
     def _anyone(self) -> int:
         """Return a peer that has sent something; wait for one if there is none."""
-        patience: Patience | None = None
+        peer_wait: PeerWait | None = None
         while True:
             peer: int | None = self.slots.anyone()
             if peer is not None:
                 return peer
             watch = self.members.watch
-            patience = patience or Patience(watch, -1, self.lane, self.slots.doing)
-            patience.look()
+            peer_wait = peer_wait or PeerWait(watch, -1, self.lane, self.slots.doing)
+            peer_wait.look()
             sleep_until(now() + 100_000, watch.check)

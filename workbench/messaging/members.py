@@ -14,18 +14,18 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from workbench.common.errors import PeerLost, WorkbenchError
-from workbench.messaging.watchdog import Patience, Watch
+from workbench.messaging.watchdog import PeerWait, Watch
 from workbench.recording.group_members import group_words
 from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import SLICE, Control
 from workbench.shared_memory.segments import Segment, cause
 from workbench.transports.between_hosts import Group, open_channels, why_no_mpi
 from workbench.transports.doorbell import Bells
-from workbench.transports.peer_page import LEAVES, LEFT, PLANES, Board, Peer, host_identity
+from workbench.transports.peer_page import LEAVES, LEFT, PLANES, Peer, PeerPage, host_identity
 from workbench.transports.shared_memory import SharedInbox, SharedOutbox
 
 COLLECTIVE_PLANE, P2P_PLANE = range(len(PLANES))
-JOINING = 5.0  # seconds: the longest between Gloo's rendezvous and a peer's look at our board
+JOINING = 5.0  # seconds: the longest between Gloo's rendezvous and a peer's look at our page
 
 
 class Members:
@@ -46,18 +46,18 @@ class Members:
         generation: int = 0,
     ) -> None:
         self.rank, self.size, self.slot_bytes, self.recorder = rank, size, slot_bytes, recorder
-        self.board, self.bells = Board.create(size), bells
+        self.page, self.bells = PeerPage.create(size), bells
         mine: dict[str, Any] = {
             "pid": os.getpid(),
-            "fd": self.board.segment.fd,
+            "fd": self.page.segment.fd,
             "bells": bells.segment.fd,
             "host": host_identity(),
             "rank": world_ranks[rank] if world_ranks else rank,
             "mpi": why_no_mpi(size),
         }
-        store.set(f"board/{rank}", json.dumps(mine))
+        store.set(f"page/{rank}", json.dumps(mine))
         result = [
-            mine if i == rank else _checked_entry(store.get(f"board/{i}"), i) for i in range(size)
+            mine if i == rank else _checked_entry(store.get(f"page/{i}"), i) for i in range(size)
         ]
         self.world = [entry["rank"] for entry in result]
         self.peers = [self._meet(entry, mine) for entry in result]
@@ -65,7 +65,7 @@ class Members:
         self.watch = Watch(
             rank,
             self.peers,
-            self.board,
+            self.page,
             int(timeout.total_seconds() * 1e9),
             control,
             generation,
@@ -73,13 +73,13 @@ class Members:
         self._outboxes: dict[tuple[int, int], Any] = {}
         self._inboxes: dict[tuple[int, int], Any] = {}
         self._far: Any = None
-        far = [i for i, peer in enumerate(self.peers) if peer.board is None]
+        far = [i for i, peer in enumerate(self.peers) if peer.page is None]
         if far:
             self._far = open_channels(
                 Group(store, rank, self.world, far),
                 [entry["mpi"] for entry in result],
                 slot_bytes,
-                self.board,
+                self.page,
                 bells,
                 self._ended,
                 lone=control is not None,
@@ -93,12 +93,12 @@ class Members:
         return "" if self._far is None else self._far.NAME
 
     def _meet(self, entry: dict[str, Any], mine: dict[str, Any]) -> Peer:
-        board = bells = None
+        page = bells = None
         if entry is mine:
-            board = self.board
+            page = self.page
         elif entry["host"] == mine["host"]:
             try:
-                board = Board(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
+                page = PeerPage(Segment.attach(entry["pid"], entry["fd"]), fresh=False)
                 bells = Bells(Segment.attach(entry["pid"], entry["bells"]), fresh=False)
             except OSError as error:
                 raise PeerLost(
@@ -110,8 +110,8 @@ class Members:
                     doing="init_process_group",
                     found_by=mine["rank"],
                 ) from cause(error)
-            board.sign(self.rank, self.size)
-        return Peer(entry["rank"], entry["pid"], entry["host"], board, bells)
+            page.sign(self.rank, self.size)
+        return Peer(entry["rank"], entry["pid"], entry["host"], page, bells)
 
     def _ended(self, far: int, said_bye: bool) -> None:
         peer = self.peers[far]
@@ -123,7 +123,7 @@ class Members:
         box = self._outboxes.get((plane, to))
         if box is None:
             peer = self.peers[to]
-            if peer.board is None:
+            if peer.page is None:
                 assert self._far is not None
                 box = self._far.outbox(to, plane)
             else:
@@ -133,34 +133,34 @@ class Members:
                 except WorkbenchError as error:
                     raise self.watch.fail(error) from error  # the peer would wait for it
                 box.bell = peer.bells.messages if plane == P2P_PLANE and peer.bells else None
-                self.board.publish_mailbox(plane, to, self.size, box.segment.fd)
+                self.page.publish_mailbox(plane, to, self.size, box.segment.fd)
             self._outboxes[plane, to] = box
         return box
 
-    def inbox(self, frm: int, plane: int, wait: Callable[[], Patience] | None) -> Any:
+    def inbox(self, frm: int, plane: int, wait: Callable[[], PeerWait] | None) -> Any:
         """Return the channel from a group rank; None if it is absent and ``wait`` is None."""
         box = self._inboxes.get((plane, frm))
         if box is not None:
             return box
         peer = self.peers[frm]
-        board = peer.board
-        if board is None:
+        page = peer.page
+        if page is None:
             assert self._far is not None
             box = self._far.inbox(frm, plane)
         else:
-            fd = board.mailbox(plane, self.rank, self.size)
-            patience, pause, since = None, 20e-6, time.monotonic()
+            fd = page.mailbox(plane, self.rank, self.size)
+            peer_wait, pause, since = None, 20e-6, time.monotonic()
             while fd < 0:
                 if wait is None:
                     return None
-                patience = patience or wait()
+                peer_wait = peer_wait or wait()
                 time.sleep(pause)
                 # Late by a sixteenth of the wait: one that lasts, as a held run's, costs nothing.
                 longest = max(2e-3, (time.monotonic() - since) / 16)
                 pause = min(pause * 1.5, longest, SLICE)
                 if pause >= 2e-3:
-                    patience.look()
-                fd = board.mailbox(plane, self.rank, self.size)
+                    peer_wait.look()
+                fd = page.mailbox(plane, self.rank, self.size)
             box = SharedInbox(self._attach(frm, fd, plane))
             box.bell = peer.bells.room if plane == P2P_PLANE and peer.bells else None
         self._inboxes[plane, frm] = box
@@ -191,18 +191,18 @@ class Members:
 
     def close(self) -> None:
         """Let peers that live take what was posted to them, then give the descriptors back."""
-        self.board.leaving = LEAVES
+        self.page.leaving = LEAVES
         deadline = time.monotonic() + self._timeout
         for (_, to), box in self._outboxes.items():
             while not (box.drained() or self._over(to) or time.monotonic() > deadline):
                 time.sleep(1e-3)
         if self.watch.error is None:
-            self.board.leaving = LEFT
-        # A peer that is slow to join opens our board by its descriptor's number: keep it till then.
+            self.page.leaving = LEFT
+        # A peer that is slow to join opens our page by its descriptor's number: keep it till then.
         deadline = time.monotonic() + min(self._timeout, JOINING)
         for i, peer in enumerate(self.peers):
-            known = i == self.rank or peer.board is None
-            while not (known or self.board.signed(i, self.size) or peer.deaf):
+            known = i == self.rank or peer.page is None
+            while not (known or self.page.signed(i, self.size) or peer.deaf):
                 if time.monotonic() > deadline:
                     break
                 time.sleep(1e-3)
@@ -217,14 +217,14 @@ class Members:
             if hasattr(box, "segment"):
                 box.segment.close()
         for peer in self.peers:
-            if peer.board is not None:
-                peer.board.segment.close()
+            if peer.page is not None:
+                peer.page.segment.close()
             if peer.bells is not None:
                 peer.bells.segment.close()
 
     def _over(self, peer: int) -> bool:
         """Return whether waiting for that peer has become useless."""
-        return bool(self.watch.error or self.board.alarm() or self.peers[peer].deaf)
+        return bool(self.watch.error or self.page.alarm() or self.peers[peer].deaf)
 
 
 def _checked_entry(text: bytes, rank: int) -> dict[str, Any]:
@@ -236,6 +236,6 @@ def _checked_entry(text: bytes, rank: int) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError) as error:
         raise WorkbenchError(
             f"rank {rank} of this group has said {bytes(text[:80])!r} of itself, where its "
-            "process, board and host are expected: is it of another version of the workbench, or "
+            "process, page and host are expected: is it of another version of the workbench, or "
             "does another job meet at the same address (MASTER_ADDR, MASTER_PORT)?"
         ) from error

@@ -17,7 +17,7 @@ class Side(NamedTuple):
     op: int
     signature: int
     generation: int
-    board: Any  # the peer's page about its calls; None: it is on another host
+    page: Any  # the peer's page about its calls; None: it is on another host
 
 
 def mismatch(mine: Side, theirs: Side, doing: str, header: Header, nbytes: int) -> CollectiveError:
@@ -34,7 +34,7 @@ def mismatch(mine: Side, theirs: Side, doing: str, header: Header, nbytes: int) 
     if theirs.op != mine.op:
         return _other_collective(mine, theirs, doing)
     if theirs.signature != mine.signature:
-        sides = (me, mine.signature, mine.board), (peer, theirs.signature, theirs.board)
+        sides = (me, mine.signature, mine.page), (peer, theirs.signature, theirs.page)
         return disagreement(mine.op, *sides)
     return CollectiveError(
         f"rank {me} expected {nbytes:,} bytes from rank {peer} in {doing}, and got "
@@ -63,7 +63,7 @@ def _other_collective(mine: Side, theirs: Side, doing: str) -> CollectiveError:
             doing=doing,
         )
     if ours != others:
-        return disagreement(op, (me, ours, mine.board), (peer, others, theirs.board))
+        return disagreement(op, (me, ours, mine.page), (peer, others, theirs.page))
     more, took = ("more", "took") if theirs.op < mine.op else ("less", "expects")
     return CollectiveError(
         f"rank {peer} sent rank {me} {more} in collective {op + 1} ({describe(ours)}) than rank "
@@ -79,6 +79,6 @@ def _passed(mine: Side, theirs: Side) -> tuple[int, int | None, int | None]:
     two ranks called it; None: not known any more.
     """
     if theirs.op < mine.op:
-        return theirs.op, mine.board.signature(theirs.op), theirs.signature
-    known = None if theirs.board is None else theirs.board.signature(mine.op)
+        return theirs.op, mine.page.signature(theirs.op), theirs.signature
+    known = None if theirs.page is None else theirs.page.signature(mine.op)
     return mine.op, mine.signature, known

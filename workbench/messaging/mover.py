@@ -55,7 +55,7 @@ def open_mover(slots: Any, control: Control | None, lane: Lane | None = None) ->
         slots.attention,  # its first word: ATTENTION
         -1 if control is None else ABORT,
         -1 if control is None else LOST,
-        members.board.words,
+        members.page.words,
         W_ALARM,
         HISTORY_AT // 8,
         HISTORY,

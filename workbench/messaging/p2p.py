@@ -16,7 +16,7 @@ from workbench.messaging.communicator import Communicator
 from workbench.messaging.fingerprint import describe
 from workbench.messaging.mover import open_mover, wire
 from workbench.messaging.progress_engine import ProgressEngine
-from workbench.messaging.watchdog import Patience
+from workbench.messaging.watchdog import PeerWait
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
 from workbench.transports.doorbell import collecting
@@ -122,7 +122,7 @@ class Engine:
         self.awake_ns = 0  # how long the mover stays awake for a slot
         self.moved = 0  # when a slot was moved last: no caller has waited since before that
         self.closed = False
-        self._patience: Patience | None = None
+        self._peer_wait: PeerWait | None = None
         self._lane_wait: tuple[int, int] | None = None  # the wait that the lane tells of
         self._stale = False  # something has moved since it was told
         name = comm.recorder.name
@@ -148,7 +148,7 @@ class Engine:
                 return False
         except Exception as error:  # a caller that waits for a transfer must hear of it
             self.fail(error)
-        self.blocked, self._patience, self._stale = 0, None, True
+        self.blocked, self._peer_wait, self._stale = 0, None, True
         if self._lane_wait and not self.pending:
             self._lane_wait = None
             self.lane.idle()
@@ -224,11 +224,11 @@ class Engine:
         self.looked = moment
         try:
             watch = self.members.watch
-            self._patience = self._patience or Patience(
+            self._peer_wait = self._peer_wait or PeerWait(
                 watch, -1, self.lane, self._doing(), watch.timeout_ns
             )
             awaited = {transfer.peer for transfer in self.pending}
-            over = set(self._patience.look(awaited))
+            over = set(self._peer_wait.look(awaited))
             over -= self.over.keys() - awaited
             while over and self.progress(0):  # what they had sent before
                 pass

@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.messaging.mover import AHEAD, DONE, FOREIGN, LOOK, NoMover
 from workbench.messaging.slots import Slots
-from workbench.messaging.watchdog import Patience
+from workbench.messaging.watchdog import PeerWait
 from workbench.transports.arrays import flat_array
 
 Numbered = list[tuple[Any, int, int]]  # slots, with the numbers of their chunk and slot
@@ -178,23 +178,23 @@ class SlotBySlot:
             for turn in range(turns):
                 one(turn)
             return
-        patience: Patience | None = None
+        peer_wait: PeerWait | None = None
         try:
             while code != DONE:
                 if code == LOOK:
-                    patience = patience or self._patience()
-                    patience.look()
+                    peer_wait = peer_wait or self._peer_wait()
+                    peer_wait.look()
                     mover.slice_ns = int(slots.watch.slice * 1e9)
                 else:
                     one(mover.at)
-                    mover.at, patience = mover.at + 1, None
+                    mover.at, peer_wait = mover.at + 1, None
                 code = again()
         except BaseException:
             mover.give_up()
             raise
 
-    def _patience(self) -> Patience:
+    def _peer_wait(self) -> PeerWait:
         """Return the state of the wait in which the mover is blocked."""
         mover, slots = self._mover, self._slots
         doing = f"{slots.doing}, step {mover.step() + 1}"
-        return Patience(slots.watch, mover.peer(), slots.lane, doing, since=mover.waiting)
+        return PeerWait(slots.watch, mover.peer(), slots.lane, doing, since=mover.waiting)

@@ -18,7 +18,7 @@ from workbench.messaging.members import COLLECTIVE_PLANE, Members
 from workbench.messaging.mismatch import Side, mismatch
 from workbench.messaging.mover import YIELDS, YIELDS_ASIDE, open_mover, wire
 from workbench.messaging.pacing import Pacer, sleep_until
-from workbench.messaging.watchdog import Patience
+from workbench.messaging.watchdog import PeerWait
 from workbench.recording.events import NOWHERE, RECV, SEND, WAIT, now
 from workbench.shared_memory.control_block import ATTENTION, HELD, SLOW_MOTION, Control
 from workbench.transports.arrays import bytes_of, kernels_of
@@ -53,7 +53,7 @@ class Slots:
         self._in: dict[int, Any] = {}
         # Staying awake helps only a rank with a core of its own, and not on a thread beside
         # computing: there it would hold the interpreter's lock that computing needs.
-        local = sum(peer.board is not None for peer in members.peers)
+        local = sum(peer.page is not None for peer in members.peers)
         # Read for each group: a process that was started ahead of its run gets this later.
         spin_ns = environment.whole("WORKBENCH_SPIN_US", 0) * 1000
         self.spin_ns = spin_ns if local <= (os.cpu_count() or 1) else 0
@@ -190,7 +190,7 @@ class Slots:
         if self.pacer is None:
             return 0, 0, 0
         slowness = self.attention[SLOW_MOTION]
-        if self.members.peers[peer].board is None:  # on another host: it leaves here and now
+        if self.members.peers[peer].page is None:  # on another host: it leaves here and now
             return 0, self.pacer.leave(self.world[peer], nbytes, start, self.watch.check), slowness
         return *self.pacer.flight(self.world[peer], nbytes, start), slowness
 
@@ -244,8 +244,8 @@ class Slots:
         departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
             if self.pacer.is_cut(self.world[to]):
-                patience = Patience(self.watch, to, self.lane, f"{self.doing}, step {step + 1}")
-                self.pacer.wait_while_cut(self.world[to], patience.look)
+                peer_wait = PeerWait(self.watch, to, self.lane, f"{self.doing}, step {step + 1}")
+                self.pacer.wait_while_cut(self.world[to], peer_wait.look)
             departs, arrives, slowness = self.flight(to, nbytes, start)
         total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(
@@ -307,7 +307,7 @@ class Slots:
         )
         try:
             return self.members.inbox(
-                frm, COLLECTIVE_PLANE, lambda: Patience(self.watch, frm, self.lane, self.doing)
+                frm, COLLECTIVE_PLANE, lambda: PeerWait(self.watch, frm, self.lane, self.doing)
             )
         finally:
             self._write(WAIT, start, now(), peer, step, chunk, slot, -1, 0, phase)
@@ -373,14 +373,14 @@ class Slots:
     def _explain(self, frm: int, header: Header, nbytes: int) -> CollectiveError:
         """Return what is wrong with a message that is not the one expected here."""
         mine = Side(
-            self.world[self.rank], self.op, self.signature, self.generation, self.members.board
+            self.world[self.rank], self.op, self.signature, self.generation, self.members.page
         )
         theirs = Side(
             self.world[frm],
             header.op,
             header.signature,
             header.generation,
-            self.members.peers[frm].board,
+            self.members.peers[frm].page,
         )
         return mismatch(mine, theirs, self.doing, header, nbytes)
 

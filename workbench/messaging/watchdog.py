@@ -31,7 +31,7 @@ from workbench.shared_memory.control_block import (
     late_word,
 )
 from workbench.shared_memory.segments import Semaphore
-from workbench.transports.peer_page import Board, Peer
+from workbench.transports.peer_page import Peer, PeerPage
 
 SECOND = 1_000_000_000
 CHAIN = SECOND // 2  # ns more for a rank that waits for a peer that runs
@@ -58,15 +58,15 @@ class Watch:
         self,
         me: int,
         peers: Sequence[Peer],
-        board: Board,
+        page: PeerPage,
         timeout_ns: int,
         control: Control | None,
         generation: int = 0,
     ) -> None:
-        self.me, self.peers, self.board, self.timeout_ns, self.control = (
+        self.me, self.peers, self.page, self.timeout_ns, self.control = (
             me,
             peers,
-            board,
+            page,
             timeout_ns,
             control,
         )
@@ -83,16 +83,16 @@ class Watch:
         self.lost_ranks: set[int] = set()
         self.tell_far: Callable[[WorkbenchError], None] | None = None  # alarms to other hosts
         self.line = ""  # of an attached job's program: where the call is made
-        self.newest: weakref.ref[Patience] | None = None  # the latest wait, while it is under way
+        self.newest: weakref.ref[PeerWait] | None = None  # the latest wait, while it is under way
 
     def wait(self, semaphore: Semaphore, peer: int, lane: Lane, doing: str) -> None:
         """Block until ``semaphore`` is given by ``peer``, a group rank, -1 for any.
 
         Raises PeerLost, CollectiveError, RunTimeout, or what a peer found first.
         """
-        patience = Patience(self, peer, lane, doing)
+        peer_wait = PeerWait(self, peer, lane, doing)
         while not semaphore.acquire(True, self.slice):
-            patience.look()
+            peer_wait.look()
 
     @property
     def slice(self) -> float:
@@ -120,31 +120,31 @@ class Watch:
             )
 
     def heard(self, op: int | None = None) -> WorkbenchError | None:
-        """Return what a peer that failed has left on our board, by the end of collective ``op``."""
-        alarm = self.board.alarm()
+        """Return what a peer that failed has left on our page, by the end of collective ``op``."""
+        alarm = self.page.alarm()
         if alarm is None or (op is not None and self._fails_later(op)):
             return None
         return self.fail(alarm, tell=False)
 
     def _fails_later(self, op: int) -> bool:
         """Return whether collective ``op`` can still be completed although the group has failed."""
-        near = all(peer.board is not None for peer in self.peers)  # others say no number
-        return near and self.board.given_up(len(self.peers)) > op
+        near = all(peer.page is not None for peer in self.peers)  # others say no number
+        return near and self.page.given_up(len(self.peers)) > op
 
     def fail(self, error: WorkbenchError, *, tell: bool = True) -> WorkbenchError:
         """Remember the group's first failure and ring every peer's alarm. Returns what to raise."""
         if self.error is None:
             self.error = error
-            op, _ = self.board.doing
+            op, _ = self.page.doing
             for peer in self.peers:
-                if peer.board is not None:
-                    peer.board.give_up(self.me, len(self.peers), op)
+                if peer.page is not None:
+                    peer.page.give_up(self.me, len(self.peers), op)
             if tell:
                 me = error.found_by = self.peers[self.me].rank
                 alarm = from_fields(error.as_fields(), f"{error} (found by rank {me})")
                 for peer in self.peers:
-                    if peer.board is not None and peer is not self.peers[self.me]:
-                        peer.board.raise_alarm(alarm)
+                    if peer.page is not None and peer is not self.peers[self.me]:
+                        peer.page.raise_alarm(alarm)
                 if self.tell_far is not None:
                     self.tell_far(alarm)
         return self.error
@@ -170,19 +170,19 @@ class Watch:
 
     def compare(self, among: Iterable[int]) -> None:
         """Raise CollectiveError if one of these peers passes something else to our collective."""
-        op, mine = self.board.doing
+        op, mine = self.page.doing
         for peer in among:
-            board = self.peers[peer].board
-            if op < 0 or peer == self.me or board is None:
+            page = self.peers[peer].page
+            if op < 0 or peer == self.me or page is None:
                 continue
-            theirs = board.signature(op)
+            theirs = page.signature(op)
             if theirs is not None and theirs != mine:
                 us, them = self.peers[self.me], self.peers[peer]
-                sides = (us.rank, mine, self.board), (them.rank, theirs, board)
+                sides = (us.rank, mine, self.page), (them.rank, theirs, page)
                 raise self.fail(disagreement(op, *sides))
 
 
-class Patience:
+class PeerWait:
     """One wait: how long it has lasted, not counting the time in which the user holds the ranks."""
 
     def __init__(
@@ -219,7 +219,7 @@ class Patience:
         """
         watch, moment = self.watch, now()
         self.lane.recorder.lives(moment)
-        watch.check(None if awaited else watch.board.doing[0])
+        watch.check(None if awaited else watch.page.doing[0])
         standing = watch.control is not None and watch.control.clocks_stand()
         if not standing:
             # A rank that was itself stopped must not count that time as its peers' silence.
@@ -253,9 +253,9 @@ class Patience:
         watch, control = self.watch, self.watch.control
         if control is None or not (bound := control.words[QUORUM]) or self._waited <= bound:
             return
-        op, me = watch.board.doing[0], watch.peers[watch.me].rank
+        op, me = watch.page.doing[0], watch.peers[watch.me].rank
         for peer in watch.peers:
-            if peer.rank != me and peer.board is not None and peer.board.signature(op) is None:
+            if peer.rank != me and peer.page is not None and peer.page.signature(op) is None:
                 return control.set_rank(me, LATE, late_word(peer.rank, watch.generation))
 
     def _too_late(self, awaited: Sequence[int]) -> RunTimeout:
@@ -340,10 +340,10 @@ class Patience:
     def _read_times(self) -> dict[int, Times]:
         """Read the CPU times of each member of the group on this host."""
         peers = enumerate(self.watch.peers)
-        return {at: thread_times(peer.pid) for at, peer in peers if peer.board is not None}
+        return {at: thread_times(peer.pid) for at, peer in peers if peer.page is not None}
 
 
-Calls = tuple[int, int, Board | None]  # a rank, its fingerprint, its page if on this host
+Calls = tuple[int, int, PeerPage | None]  # a rank, its fingerprint, its page if on this host
 
 
 def disagreement(op: int, mine: Calls, theirs: Calls) -> CollectiveError:
@@ -361,15 +361,15 @@ def disagreement(op: int, mine: Calls, theirs: Calls) -> CollectiveError:
 
 def _calls(op: int, side: Calls) -> str:
     """Return what a rank calls, and at which line where that is known."""
-    rank, signature, board = side
-    line = "" if board is None else board.line(op)
+    rank, signature, page = side
+    line = "" if page is None else page.line(op)
     return f"rank {rank} calls {describe(signature)}{f' at {line}' if line else ''}"
 
 
 def _after_reduce(op: int, *sides: Calls) -> str:
     """Return a hint for ranks that have decided by what a reduce has left them; "" for others."""
-    for _, _, board in sides:
-        before = None if board is None or not op else board.signature(op - 1)
+    for _, _, page in sides:
+        before = None if page is None or not op else page.signature(op - 1)
         if before is not None and collective_of(before) == "reduce":
             return (
                 f" The call before was a reduce: after it only rank {root_of(before)} has the "

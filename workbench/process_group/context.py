@@ -46,7 +46,7 @@ class GroupContext:
         """Note the line of an attached job's program that makes the next call."""
         if self.session.attached:
             self.members.watch.line = line
-            self.members.board.note_line(number, line)
+            self.members.page.note_line(number, line)
 
 
 class InnerGloo(ProcessGroupGloo):

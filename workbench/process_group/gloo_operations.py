@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import AllreduceOptions
 
 from workbench.common.errors import CollectiveError, PeerLost, WorkbenchError
 from workbench.messaging.fingerprint import signature
-from workbench.messaging.watchdog import Patience
+from workbench.messaging.watchdog import PeerWait
 from workbench.process_group.context import GroupContext
 from workbench.process_group.staging import in_mode_of
 from workbench.recording.events import Where, now
@@ -42,14 +42,14 @@ class GlooCall(NamedTuple):
         group.at_line(number, label)
         comm, start, doing = group.comm, now(), f"{self.operation} {number + 1}"
         comm.begin(self.operation, "gloo", number, self.number, where, (), "")
-        patience: Patience | None = None
+        peer_wait: PeerWait | None = None
         try:
             _agree(group)
             work, done = self.start(), threading.Event()
             work.get_future().add_done_callback(lambda _: done.set())
             while not done.wait(SLICE):
-                patience = patience or Patience(group.members.watch, -1, comm.lane, doing)
-                patience.look()
+                peer_wait = peer_wait or PeerWait(group.members.watch, -1, comm.lane, doing)
+                peer_wait.look()
             work.wait()
             self.then()
         except BaseException as error:

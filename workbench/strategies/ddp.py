@@ -27,7 +27,7 @@ from workbench.rank.attempts import Attempt
 from workbench.rank.batches import Minibatch, partition, portion
 from workbench.rank.job import Job
 from workbench.recording.events import CODE
-from workbench.training.ddp.bucket_log import Book, unused_named
+from workbench.training.ddp.bucket_log import BucketLog, unused_named
 from workbench.training.ddp.resuming import Compression, rebuild_buckets
 from workbench.training.ddp.shadow import Shadow
 
@@ -154,22 +154,22 @@ def train(job: Job, config: Config) -> None:
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         init_sync=False,
     )
-    book = Book(
+    log = BucketLog(
         parallel,
         config.bucket_cap_mb,
         job.tell if job.rank == 0 else lambda _: None,
         lambda: job.recorder.mark(CODE["metric"], "buckets rebuilt"),
     )
     state, hook = _hook(config)
-    parallel.register_comm_hook(*_labeled_hook(job, book, state, hook))
+    parallel.register_comm_hook(*_labeled_hook(job, log, state, hook))
     optimizer = job.optimizer(model)
     if config.compression == "powersgd":
         job.keep("compression", Compression(state), "per rank")
     if job.checkpoints.resumed and not config.find_unused:
         rebuild_buckets(job, parallel)
-        book.forget()
+        log.forget()
     steps = job.iterations()
-    with Join([parallel, Shadow(job, steps, book)], enable=config.runs_out is not None):
+    with Join([parallel, Shadow(job, steps, log)], enable=config.runs_out is not None):
         for step in steps:
             if config.runs_out is not None and step.iteration >= config.runs_out[job.rank]:
                 break  # from here on, Join takes part in our name
@@ -198,7 +198,7 @@ def train(job: Job, config: Config) -> None:
                         job.backward(loss, weight=len(part) * job.ranks / len(step.ids))
             else:
                 job.update(optimizer)
-                book.close(step.iteration)
+                log.close(step.iteration)
     job.finish(model)
 
 
@@ -228,11 +228,11 @@ def _hook(config: Config) -> tuple[Any, Hook]:
     return dist.group.WORLD, named[config.compression]
 
 
-def _labeled_hook(job: Job, book: Book, state: Any, hook: Hook) -> tuple[Any, Hook]:
+def _labeled_hook(job: Job, log: BucketLog, state: Any, hook: Hook) -> tuple[Any, Hook]:
     """Return the same hook, with the bucket's name on its collectives."""
 
     def labeled_hook(state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
-        book.saw(bucket)
+        log.saw(bucket)
         job.recorder.mark(CODE["metric"], "bucket full", value=bucket.index())
         with job.label(f"bucket {bucket.index()}"):
             return hook(state, bucket)

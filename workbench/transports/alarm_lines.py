@@ -1,4 +1,4 @@
-"""Alarms between hosts, where no board is shared: a page of bytes over a Gloo group.
+"""Alarms between hosts, where no memory is shared: a page of bytes over a Gloo group.
 
 A line also says that its peer has left, by an empty page, or is lost, by its end without one.
 """
@@ -15,26 +15,26 @@ from typing import Any
 import torch
 
 from workbench.common.errors import WorkbenchError
-from workbench.transports.peer_page import PLANES, TEXT_BYTES, Board, read_alarm, write_alarm
+from workbench.transports.peer_page import PLANES, TEXT_BYTES, PeerPage, read_alarm, write_alarm
 
 # Tags of the wire: after a plane's headers and payloads; of the last nothing is ever sent.
 _ALARM, _NEVER = 2 * len(PLANES), 2 * len(PLANES) + 1
 
 
 class AlarmLines:
-    """Lines to the group ranks ``far``. ``board``: this rank's own, on which alarms from afar are
-    put. ``ended(rank, said_bye)`` is called when a line has ended.
+    """Lines to the group ranks ``far``. ``peer_page``: this rank's own, which gets their alarms.
+    ``ended(rank, said_bye)`` is called when a line has ended.
     """
 
     def __init__(
         self,
         group: Any,
         far: list[int],
-        board: Board,
+        peer_page: PeerPage,
         ended: Callable[[int, bool], None] = lambda far, said_bye: None,
     ) -> None:
         self.ended = ended
-        self._group, self._far, self._board, self._closing = group, far, board, False
+        self._group, self._far, self._peer_page, self._closing = group, far, peer_page, False
         self._listeners = [
             threading.Thread(target=self._listen, args=(frm,), daemon=True) for frm in far
         ]
@@ -74,7 +74,7 @@ class AlarmLines:
             while not said_bye:
                 self._group.recv([page], frm, _ALARM).wait()
                 if text := bytes(page.numpy()).rstrip(b"\0"):
-                    self._board.raise_alarm(read_alarm(text))
+                    self._peer_page.raise_alarm(read_alarm(text))
                 else:
                     said_bye = True
         if said_bye or not self._closing:

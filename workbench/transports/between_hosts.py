@@ -19,7 +19,7 @@ from workbench.transports import mpi_job
 from workbench.transports.doorbell import Bells
 from workbench.transports.gloo import GlooChannels
 from workbench.transports.mpi import MpiChannels
-from workbench.transports.peer_page import PLANES, Board
+from workbench.transports.peer_page import PLANES, PeerPage
 
 _job: mpi_job.MpiJob | None = None  # MPI begins once in a process
 _without = ""  # why it has not begun, though it was tried
@@ -47,7 +47,7 @@ def open_channels(
     group: Group,
     whys: Sequence[str],
     slot_bytes: int,
-    board: Board,
+    page: PeerPage,
     bells: Bells,
     ended: Callable[[int, bool], None],
     *,
@@ -63,7 +63,7 @@ def open_channels(
     places: list[Any] = [[-1, why] for why in whys]
     if not any(whys):
         places = _meet(group, lone, seconds)
-    size, rest = len(group.world), (group.far, slot_bytes, board, bells, ended)
+    size, rest = len(group.world), (group.far, slot_bytes, page, bells, ended)
     lacking = [(rank, why) for rank, (place, why) in enumerate(places) if place < 0]
     if not lacking:
         assert _job is not None

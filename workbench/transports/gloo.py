@@ -4,7 +4,7 @@ A rank waits on semaphores here as it does in shared memory, and a full row of s
 sender back. Receives for all free slots are posted ahead: Gloo sends a message once the other side
 has asked for it, and on a slow link that question would wait behind the data of the other
 direction, again for every slot. On each side a thread waits for what is under way. What else a
-board would tell (a peer has ended, the group has failed) comes over the wire too.
+page would tell (a peer has ended, the group has failed) comes over the wire too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
 from workbench.transports.joining import gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
-from workbench.transports.peer_page import PLANES, Board, clock_identity
+from workbench.transports.peer_page import PLANES, PeerPage, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
@@ -189,7 +189,7 @@ class GlooInbox(_GlooBox):
 class GlooChannels:
     """All channels of one group that cross hosts.
 
-    ``far``: group ranks on other hosts. ``board``: this rank's own, on which alarms from
+    ``far``: group ranks on other hosts. ``page``: this rank's own, on which alarms from
     afar are put. ``bells`` wake this process. ``ended(rank, said_bye)`` is called when no more
     can come.
     """
@@ -203,7 +203,7 @@ class GlooChannels:
         size: int,
         far: list[int],
         slot_bytes: int,
-        board: Board,
+        page: PeerPage,
         bells: Bells,
         ended: Callable[[int, bool], None],
     ) -> None:
@@ -223,7 +223,7 @@ class GlooChannels:
             for frm in far
             for plane in range(len(PLANES))
         }
-        self._lines = AlarmLines(self.group, far, board)
+        self._lines = AlarmLines(self.group, far, page)
         self.raise_alarm: Callable[[WorkbenchError], None] = self._lines.raise_alarm
 
     def said_bye(self, frm: int) -> None:

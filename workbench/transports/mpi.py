@@ -26,7 +26,7 @@ from workbench.transports.doorbell import Bells
 from workbench.transports.joining import gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.mpi_job import MpiJob
-from workbench.transports.peer_page import PLANES, Board, clock_identity
+from workbench.transports.peer_page import PLANES, PeerPage, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _PLANES = range(len(PLANES))
@@ -199,7 +199,7 @@ class MpiChannels:
         size: int,
         far: list[int],
         slot_bytes: int,
-        board: Board,
+        page: PeerPage,
         bells: Bells,
         ended: Callable[[int, bool], None],
     ) -> None:
@@ -218,7 +218,7 @@ class MpiChannels:
         job.open({**self._addresses})
         # It is made once all ranks are about to make it: from then on messages are expected.
         group = gloo_group(store, keys, rank, size, _NO_TIMEOUT)
-        self._lines = AlarmLines(group, far, board, self._line_ended)
+        self._lines = AlarmLines(group, far, page, self._line_ended)
         self.raise_alarm: Callable[[WorkbenchError], None] = self._lines.raise_alarm
 
     def _inbox(self, frm: int, plane: int, me: int) -> MpiInbox:

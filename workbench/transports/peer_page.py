@@ -1,7 +1,7 @@
-"""A rank's board: a page that its peers on the same host read, and where they can leave an alarm.
+"""A rank's peer page: memory that its peers on the same host read, and where they leave an alarm.
 
 It says which operation of the group the rank is in, where its mailboxes are, and whether a rank
-has found that the group cannot go on. One board a rank and group; peers find it through the store.
+has found that the group cannot go on. One page a rank and group; peers find it through the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLANES = ("collective", "p2p")
 
 
 def write_alarm(error: WorkbenchError) -> bytes:
-    """Return why a group has failed, in at most as many bytes as a board has room for: texts are
+    """Return why a group has failed, in at most as many bytes as a page has room for: texts are
     cut.
     """
     fields = error.as_fields()
@@ -70,7 +70,7 @@ def clock_identity() -> str:
         return f"{file.read().strip()} {namespace}"
 
 
-class Board:
+class PeerPage:
     def __init__(self, segment: Segment, fresh: bool) -> None:
         self.segment, self.words = segment, segment.words
         if fresh:
@@ -78,10 +78,10 @@ class Board:
         self._first = segment.semaphore(FIRST_AT, 1 if fresh else None)
 
     @classmethod
-    def create(cls, size: int) -> Board:
+    def create(cls, size: int) -> PeerPage:
         # Mailboxes by plane and peer; the peers that have come; those that have given up.
         nbytes = TABLE_AT + 8 * (len(PLANES) + 2) * size
-        return cls(Segment.create(nbytes, "a rank's board"), fresh=True)
+        return cls(Segment.create(nbytes, "a rank's peer page"), fresh=True)
 
     def mailbox(self, plane: int, to: int, size: int) -> int:
         """Return the descriptor of the owner's mailbox to that group rank, or -1 while there is
@@ -181,31 +181,31 @@ class Board:
 
 @dataclass
 class Peer:
-    """Another member of the group: its world rank, process, host, and its board if on this host."""
+    """Another member of the group: its world rank, process, host, and its page if on this host."""
 
     rank: int
     pid: int
     host: str
-    board: Board | None
+    page: PeerPage | None
     bells: Bells | None = None  # of another process on this host
     lost = False  # a rank on another host: its connection broke
     said_bye = False  # a rank on another host
 
     def state(self) -> str:
         """Return the kernel's letter for its process; "?" on another host."""
-        return process_state(self.pid) if self.board is not None else "?"
+        return process_state(self.pid) if self.page is not None else "?"
 
     @property
     def left(self) -> bool:
         """Whether it has left the group in good order."""
-        return self.said_bye if self.board is None else self.board.leaving == LEFT
+        return self.said_bye if self.page is None else self.page.leaving == LEFT
 
     @property
     def gone(self) -> bool:
         """Whether it has ended without leaving the group first."""
-        return self.lost or (self.board is not None and self.state() in "ZX" and not self.left)
+        return self.lost or (self.page is not None and self.state() in "ZX" and not self.left)
 
     @property
     def deaf(self) -> bool:
         """Whether it will never again receive what is sent to it."""
-        return self.gone or self.left or (self.board is not None and self.board.leaving != STAYS)
+        return self.gone or self.left or (self.page is not None and self.page.leaving != STAYS)

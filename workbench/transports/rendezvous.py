@@ -62,15 +62,15 @@ def meet(
     """
     progress = _Progress.of(store, world, group)
     progress.publish(world[rank])
-    patience = _Patience(rank, world, group, timeout.total_seconds(), look, progress.words)
+    pauses = _Pauses(rank, world, group, timeout.total_seconds(), look, progress.words)
     mine = os.urandom(8).hex()
     store.set(f"hello/{rank}", mine)
     if rank == 0:
-        return _gather(store, len(world), mine, patience)
-    return _join(store, rank, len(world), mine, patience)
+        return _gather(store, len(world), mine, pauses)
+    return _join(store, rank, len(world), mine, pauses)
 
 
-def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
+def _gather(store: Store, size: int, mine: str, pauses: _Pauses) -> Meeting:
     """Gather all ranks' entries on rank 0, and begin the meeting."""
     name, roster = "", [""]
     missing = list(range(1, size))
@@ -84,7 +84,7 @@ def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
             missing = [rank for rank in missing if not store.check([f"ready/{name}/{rank}"])]
             if not missing:
                 break
-        patience.pause(partial(list, absent or missing))
+        pauses.pause(partial(list, absent or missing))
     if not store.check(["job"]):
         store.set("job", name)
     job, attempt = store.get("job").decode(), store.add("attempts", 1) - 1
@@ -92,7 +92,7 @@ def _gather(store: Store, size: int, mine: str, patience: _Patience) -> Meeting:
     return Meeting(name, job, attempt)
 
 
-def _join(store: Store, rank: int, size: int, mine: str, patience: _Patience) -> Meeting:
+def _join(store: Store, rank: int, size: int, mine: str, pauses: _Pauses) -> Meeting:
     """Join the group, as every rank but rank 0 does."""
     name = ""
 
@@ -106,7 +106,7 @@ def _join(store: Store, rank: int, size: int, mine: str, patience: _Patience) ->
                 name = newest
                 store.set(f"ready/{name}/{rank}", "")
                 continue
-        patience.pause(list if name else absent)
+        pauses.pause(list if name else absent)
     job, attempt = json.loads(store.get(f"begin/{name}"))
     return Meeting(name, job, attempt)
 
@@ -160,7 +160,7 @@ def _nth(number: int) -> str:
     return f"{number}{last}"
 
 
-class _Patience:
+class _Pauses:
     """Pauses between looks at the store, with a word after a while and an error in the end."""
 
     def __init__(

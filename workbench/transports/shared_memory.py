@@ -1,7 +1,7 @@
 """Mailboxes in shared memory: slots, a header each, two semaphores; a memfd for each directed pair.
 
 The sender makes the memfd when it first has something for that peer and puts its descriptor's
-number on its board; the receiver opens it through /proc. Nothing has a name, so nothing can be
+number on its page; the receiver opens it through /proc. Nothing has a name, so nothing can be
 left behind.
 
     | ready | free | ... a page | header 0 | payload 0 | header 1 | payload 1 | ...

@@ -59,23 +59,23 @@ def write_out(obj: Any) -> tuple[str, str]:
         if name == "<lambda>":
             raise SpecError("a lambda has no name to travel under: write it with def")
         if isinstance(name, str) and not inspect.ismethod(obj):
-            luggage = _Luggage()
+            closure = _Closure()
             try:
-                luggage.add(name, obj, f"the {type(obj).__name__} {name}")
+                closure.add(name, obj, f"the {type(obj).__name__} {name}")
             except RecursionError:
                 raise SpecError(
                     f"{name} uses a constant that holds itself, or is nested too deeply to be "
                     f"written out: make it inside {name}"
                 ) from None
-            last = _takes(luggage, name, obj)
-            return name, luggage.text(name) + last
+            last = _takes(closure, name, obj)
+            return name, closure.text(name) + last
     raise SpecError(
         f"{short(obj)} is a {kind_of(obj)}: only a function or a class can travel to the ranks as "
         "source. Write it with def or class at the top of a cell or file, and pass that."
     )
 
 
-def _takes(luggage: _Luggage, name: str, obj: Any) -> str:
+def _takes(closure: _Closure, name: str, obj: Any) -> str:
     """Return the line that gives an algorithm its ``takes`` (see collectives); it travels too."""
     takes = getattr(obj, "takes", None) if inspect.isfunction(obj) else None
     if not callable(takes):
@@ -83,7 +83,7 @@ def _takes(luggage: _Luggage, name: str, obj: Any) -> str:
     title = getattr(takes, "__name__", "<lambda>")
     if title == "<lambda>":
         raise SpecError(f"{name}.takes has no name to travel under: write it with def")
-    luggage.add(title, takes, f"{name}.takes")
+    closure.add(title, takes, f"{name}.takes")
     return f"\n\n{name}.takes = {title}\n"
 
 
@@ -97,7 +97,7 @@ class _Part:
     constant: bool = False  # a literal
 
 
-class _Luggage:
+class _Closure:
     """Everything that travels: ``meaning`` of each name, and the ``parts`` that bring it about."""
 
     def __init__(self) -> None:

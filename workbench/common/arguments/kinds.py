@@ -121,7 +121,7 @@ def _pair(check: Check, words: str) -> Check:
     return each(check, words, least=2, most=2)
 
 
-def _patience(value: Any) -> Any:
+def _time_limit(value: Any) -> Any:
     try:
         if units.duration_ns(value) > 0:
             return value
@@ -178,7 +178,7 @@ Bytes = Annotated[int | str, Check(_bytes)]
 FromTo = Annotated[tuple[int | str, int | str], _pair(Check(_bytes), _FROM_TO)]
 Place = Annotated[str | os.PathLike[str], Check(_path)]
 Duration = Annotated[str, _quantity(units.duration_ns)]
-Patience = Annotated[str, Check(_patience)]
+TimeLimit = Annotated[str, Check(_time_limit)]
 Bandwidth = Annotated[str, _quantity(units.bytes_per_second)]
 Size = Annotated[str, _quantity(units.size_bytes)]
 Facts = Annotated[Mapping[str, Any], Check(_facts)]

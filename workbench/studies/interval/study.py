@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.common.arguments import Counts, Patience, Place, Seeds, Theme, checked
+from workbench.common.arguments import Counts, Place, Seeds, Theme, TimeLimit, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import duration_ns
 from workbench.experiment.spec import Experiment
@@ -54,7 +54,7 @@ class Intervals(Sweep):
 def interval(
     experiment: Experiment,
     *,
-    mtbf: Patience,
+    mtbf: TimeLimit,
     every: Counts = (1, 2, 5, 10, 20, 40),
     seeds: Seeds = 2,
     folder: Place | None = None,

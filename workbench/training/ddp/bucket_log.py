@@ -39,7 +39,7 @@ class Buckets:
         return json.dumps(vars(self))
 
 
-class Book:
+class BucketLog:
     """The buckets of a model; ``tell`` gets new facts, ``mark`` is called when they change."""
 
     def __init__(

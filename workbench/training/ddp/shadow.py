@@ -16,15 +16,15 @@ from torch.distributed.algorithms.join import Joinable, JoinHook
 
 from workbench.rank.batches import Minibatch
 from workbench.rank.job import Job
-from workbench.training.ddp.bucket_log import Book
+from workbench.training.ddp.bucket_log import BucketLog
 
 
 class Shadow(Joinable):
     """The part of Join that is the job's. ``steps``: the iterator that its loop goes through."""
 
-    def __init__(self, job: Job, steps: Iterator[Minibatch], book: Book) -> None:
+    def __init__(self, job: Job, steps: Iterator[Minibatch], log: BucketLog) -> None:
         super().__init__()
-        self.job, self.steps, self.book = job, steps, book
+        self.job, self.steps, self.log = job, steps, log
 
     def join_hook(self, **_: Any) -> JoinHook:
         return _Follow(self)
@@ -46,6 +46,6 @@ class _Follow(JoinHook):
     def main_hook(self) -> None:
         """Follow another iteration of the other ranks."""
         job = self._shadow.job
-        self._shadow.book.close(job.recorder.where.iteration)
+        self._shadow.log.close(job.recorder.where.iteration)
         job.report(torch.zeros(()), 0)
         next(self._shadow.steps, None)

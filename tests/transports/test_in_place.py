@@ -18,7 +18,7 @@ import workbench as wb
 from tests.processes import values
 from workbench.common.errors import WorkbenchError
 from workbench.laws import check_events
-from workbench.transports.in_place import KEPT, LEAST, MOST, Borrower, Lender, Place
+from workbench.transports.in_place import KEPT, LEAST, MOST, Borrower, Lender, LentMemory
 from workbench.transports.mailbox import SLOTS
 
 N = LEAST // 4  # the fewest float32 that are read in place
@@ -169,11 +169,11 @@ def test_a_place_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="read-only"):
         borrower.read(place, 8).bytes[0] = 1
     with pytest.raises(OSError, match="another one by now"):
-        borrower.read(Place(place.fd, place.inode + 1, 0), 8)
+        borrower.read(LentMemory(place.fd, place.inode + 1, 0), 8)
     with open(os.devnull) as file, pytest.raises(OSError):
-        borrower.read(Place(file.fileno(), os.fstat(file.fileno()).st_ino, 0), 8)
+        borrower.read(LentMemory(file.fileno(), os.fstat(file.fileno()).st_ino, 0), 8)
     with pytest.raises(OSError):
-        borrower.read(Place(1 << 20, 1, 0), 8)
+        borrower.read(LentMemory(1 << 20, 1, 0), 8)
 
 
 def test_a_place_that_comes_again_has_the_same_tensor() -> None:

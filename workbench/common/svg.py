@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-Place = tuple[float, float]  # x, y
+Point = tuple[float, float]  # x, y
 
 # theme.css, light: the picture keeps its own ground
 # Plotly's name of a dash -> SVG's stroke-dasharray.

@@ -20,7 +20,7 @@ from workbench.messaging.watchdog import PeerWait
 from workbench.recording.events import CODE, WAIT, Where, now
 from workbench.recording.lane import Lane
 from workbench.transports.doorbell import collecting
-from workbench.transports.in_place import InPlace, Place
+from workbench.transports.in_place import InPlace, LentMemory
 
 DETECT = CODE["detect"]
 AWAKE_NS = 25_000  # the mover looks for a slot so long before Python looks at all else
@@ -67,7 +67,7 @@ class Transfer:
         signature: int,
         where: Where,
         name: int = 0,
-        place: Place | None = None,
+        place: LentMemory | None = None,
     ) -> None:
         self.x, self.nbytes, self.name = x, int(x.nbytes), name
         self.peer, self.tag, self.signature, self.where = peer, tag, signature, where

@@ -29,7 +29,7 @@ from workbench.messaging.slots import (
 from workbench.recording.events import NOWHERE, RECV, WAIT, now
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
 from workbench.shared_memory.segments import cause
-from workbench.transports.in_place import Borrower, Place
+from workbench.transports.in_place import Borrower, LentMemory
 
 _DTYPE = 31 << 48  # of a signature
 
@@ -211,7 +211,7 @@ class RecvEngine(Engine):
     ) -> None:
         """Copy a message from where it lies in its sender's memory."""
         peer, nbytes = transfer.peer, fields[F_TOTAL]
-        transfer.place = Place(fields[F_STEP] - 1, fields[F_CHECKSUM], fields[F_CHUNK])
+        transfer.place = LentMemory(fields[F_STEP] - 1, fields[F_CHECKSUM], fields[F_CHUNK])
         self._arriving.pop(peer, None)
         borrower = self._borrowers.get(peer)
         if borrower is None:

@@ -35,7 +35,7 @@ _PORTS = 20_000  # that Slurm's jobs are spread over, from this number on
 Environment = MutableMapping[str, str]
 
 
-class Place(NamedTuple):
+class JobMember(NamedTuple):
     """A process's place in its job. ``local``: its number and the number of ranks on its host."""
 
     launcher: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         return f"rank {self.rank} of {self.ranks}, started by {self.launcher}"
 
 
-def place_in_job(environ: Environment) -> Place | None:
+def place_in_job(environ: Environment) -> JobMember | None:
     """Return this process's place in its job; None: no launcher that is known has started it.
 
     mpiexec comes before Slurm, in whose jobs it starts ranks that inherit the variables of the
@@ -65,10 +65,10 @@ def place_in_job(environ: Environment) -> Place | None:
     ]
     for launcher, names in variables:
         if min(values := [number(name) for name in names]) >= 0:
-            return Place(launcher, values[0], values[1], (values[2], values[3]))
+            return JobMember(launcher, values[0], values[1], (values[2], values[3]))
     rank, ranks = number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS")
     if min(rank, ranks) >= 0:
-        return Place(SLURM, rank, ranks, (number("SLURM_LOCALID"), _tasks_here(environ)))
+        return JobMember(SLURM, rank, ranks, (number("SLURM_LOCALID"), _tasks_here(environ)))
     return None
 
 
@@ -89,7 +89,7 @@ def adopt(environ: Environment, timeout: timedelta = timedelta(minutes=30)) -> N
 _kept: list[Any] = []  # the store, which lives as long as rank 0's process
 
 
-def _meet(place: Place, environ: Environment, seconds: float) -> dict[str, str]:
+def _meet(place: JobMember, environ: Environment, seconds: float) -> dict[str, str]:
     """Return where the job's ranks meet."""
     if place.local[1] == place.ranks:
         port: int | None
@@ -118,7 +118,7 @@ def _address(host: str, port: int, *, served: bool = False) -> dict[str, str]:
     return {"MASTER_ADDR": host, "MASTER_PORT": str(port), **agent}
 
 
-def _address_by_mpi(place: Place) -> tuple[str, int]:
+def _address_by_mpi(place: JobMember) -> tuple[str, int]:
     """Return address and port of rank 0's store, which it broadcasts by MPI."""
     remedy = (
         f"{place.words} on several hosts, which does not say where rank 0 is: pass MASTER_ADDR "
@@ -160,7 +160,7 @@ def _own_address() -> str:
         return host
 
 
-def _job(place: Place, environ: Environment) -> str:
+def _job(place: JobMember, environ: Environment) -> str:
     """Return a name that all ranks of this job on this host know, and no others."""
     if place.launcher == SLURM:
         return f"slurm-{environ.get('SLURM_JOB_ID')}.{environ.get('SLURM_STEP_ID')}"

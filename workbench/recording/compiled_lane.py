@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.native import compiled
 from workbench.recording.events import NOWHERE, Where
-from workbench.recording.lane import Lane, Names, Place
+from workbench.recording.lane import Lane, LaneMemory, Names
 
 
 class CompiledLane(Lane):
@@ -101,7 +101,7 @@ class CompiledLane(Lane):
         )
 
 
-def open_lane(recorder: Names, name: str, number: int, place: Place, written: int = 0) -> Lane:
+def open_lane(recorder: Names, name: str, number: int, place: LaneMemory, written: int = 0) -> Lane:
     """Return a lane that writes to ``place``, by the mover where there is one."""
     kind = CompiledLane if compiled() is not None else Lane
     return kind(recorder, name, number, place, written)

@@ -51,7 +51,7 @@ class Lane:
     journal: Any = None  # what the mover writes through, if it writes to this lane
 
     def __init__(
-        self, recorder: Names, name: str, number: int, place: Place, written: int = 0
+        self, recorder: Names, name: str, number: int, place: LaneMemory, written: int = 0
     ) -> None:
         """Open a lane; ``number``: the name's; ``written``: the rows already under that name."""
         self.recorder, self.name, self.index, self.users = recorder, name, place.index, 0
@@ -210,7 +210,7 @@ def nowhere() -> Log:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class LaneMemory:
     """The place in memory that a lane writes to, and after it others; ``index`` -1: nowhere.
     ``knocks``: the word that wakes the process that reads the rings.
     """

@@ -55,7 +55,7 @@ from workbench.recording.events import (
     now,
 )
 from workbench.recording.group_members import members_name
-from workbench.recording.lane import Lane, Log, Place, cost_of_a_record, nowhere
+from workbench.recording.lane import Lane, LaneMemory, Log, cost_of_a_record, nowhere
 from workbench.recording.meter import Meter, Samples
 from workbench.recording.trace_memory import map_block, new_folder
 from workbench.shared_memory.ordering import need_order, publish
@@ -83,7 +83,7 @@ class Recorder:
         self.numbers: dict[str, int] = {}
         self._lanes: dict[str, Lane] = {}
         self._written: dict[str, int] = {}  # rows of lanes that were given back, by name
-        self._free: list[Place] = []
+        self._free: list[LaneMemory] = []
         self._nameless = self._crowded = False  # has it been said?
         # Threads meet here, but seldom. A group that is collected while a lane is made gives its
         # own back on that very thread.
@@ -252,13 +252,13 @@ class Recorder:
             publish(memoryview(place.page)[:8].cast("q"), 0, number)
             lane = open_lane(self, name, number, place, self._written.get(name, 0))
         else:
-            place = Place(-1, bytearray(PAGE), nowhere(), nowhere())
+            place = LaneMemory(-1, bytearray(PAGE), nowhere(), nowhere())
             lane = open_lane(self, name, number, place)
             lane.mute(self._lose if self.active else None)
         self._lanes[name] = lane
         return lane
 
-    def _new_place(self, name: str, number: int) -> Place | None:
+    def _new_place(self, name: str, number: int) -> LaneMemory | None:
         """Return where a lane may write; None: there is no room for it."""
         if number == self.numbers.get(MORE_NAMES):
             return None
@@ -279,7 +279,7 @@ class Recorder:
             return None
         page = self.memory[LANES_AT + index * PAGE :][:PAGE]
         knocks = None if self._segment is None else self.memory[H_KNOCKS * 8 :][:8]
-        place = Place(index, page, *logs, Meter(page), knocks)
+        place = LaneMemory(index, page, *logs, Meter(page), knocks)
         page[:8].cast("q")[0] = number  # before it counts
         publish(self._words, H_LANES, index + 1)
         return place

@@ -77,7 +77,7 @@ def in_numpy(flat: torch.Tensor, dtype: np.dtype[Any]) -> Any:
     return np.frombuffer(memory, dtype)
 
 
-class Parts:
+class JoinedArrays:
     """Flat arrays that stand for one: one after the other. It can be cut where they meet, and
     within one of them.
     """
@@ -111,7 +111,7 @@ def at_address(address: int, elements: int, dtype: torch.dtype) -> Any:
 def together(flats: Sequence[torch.Tensor], view: Callable[[torch.Tensor], Any]) -> Any:
     """Return flat host tensors as one flat array; ``view``: ``moved`` or ``fast_array``."""
     arrays = [view(flat) for flat in flats]
-    return arrays[0] if len(arrays) == 1 else Parts(arrays)
+    return arrays[0] if len(arrays) == 1 else JoinedArrays(arrays)
 
 
 def moved(flat: torch.Tensor) -> Any:

@@ -31,7 +31,7 @@ KEPT = 16  # memfds of one peer that a receiver keeps mapped
 MOST = 64  # messages of one peer whose places a receiver remembers
 
 
-class Place(NamedTuple):
+class LentMemory(NamedTuple):
     """The place of a message: the sender's descriptor of a memfd, its inode, and the first byte."""
 
     fd: int
@@ -61,14 +61,14 @@ class Lender:
         weakref.finalize(memory, self._forget, address).atexit = False
         return result
 
-    def place(self, tensor: torch.Tensor) -> Place | None:
+    def place(self, tensor: torch.Tensor) -> LentMemory | None:
         """Return where the message of a contiguous tensor lies; None: it goes through slots."""
         if not self._lent or tensor.numel() * tensor.itemsize < LEAST:
             return None
         address = tensor.untyped_storage().data_ptr()
         if (lent := self._lent.get(address)) is None:
             return None
-        return Place(lent[0].fd, lent[1], tensor.data_ptr() - address)
+        return LentMemory(lent[0].fd, lent[1], tensor.data_ptr() - address)
 
     def _forget(self, address: int) -> None:
         segment, _ = self._lent.pop(address)
@@ -102,7 +102,7 @@ class Borrower:
         self._maps: OrderedDict[int, Any] = OrderedDict()  # by inode
         self._messages: dict[tuple[int, int, int], InPlace] = {}  # by inode, first byte, how many
 
-    def read(self, place: Place, nbytes: int) -> InPlace:
+    def read(self, place: LentMemory, nbytes: int) -> InPlace:
         """Return a message where it lies.
 
         Raises OSError where it is gone with its process, WorkbenchError for a place outside.
@@ -115,7 +115,7 @@ class Borrower:
             message = self._messages[where] = InPlace(self._bytes(place, nbytes))
         return message
 
-    def _bytes(self, place: Place, nbytes: int) -> Any:
+    def _bytes(self, place: LentMemory, nbytes: int) -> Any:
         memory = self._maps.get(place.inode)
         if memory is None:
             memory = self._maps[place.inode] = self._map(place)
@@ -129,7 +129,7 @@ class Borrower:
             )
         return memory[place.offset : place.offset + nbytes]
 
-    def _map(self, place: Place) -> Any:
+    def _map(self, place: LentMemory) -> Any:
         descriptor = os.open(f"/proc/{self._pid}/fd/{place.fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             status = os.fstat(descriptor)

@@ -88,7 +88,7 @@ def _takes(closure: _Closure, name: str, obj: Any) -> str:
 
 
 @dataclass
-class _Part:
+class _Statement:
     """One statement of the traveling code, and the names that it needs."""
 
     text: str
@@ -102,7 +102,7 @@ class _Closure:
 
     def __init__(self) -> None:
         self.meaning: dict[str, object] = {}
-        self.parts: dict[str, _Part] = {}
+        self.parts: dict[str, _Statement] = {}
         self.imports: set[str] = set()
         self.members: dict[str, dict[str, str]] = {}  # of modules of the user's own
         self.postponed = (
@@ -121,10 +121,10 @@ class _Closure:
         if isinstance(value, types.ModuleType):
             self._add_module(name, value, by, uses)
         elif not known:
-            self.parts[name] = part = _Part("")
+            self.parts[name] = part = _Statement("")
             self._fill(part, name, value, by)
 
-    def _fill(self, part: _Part, name: str, value: object, by: str) -> None:
+    def _fill(self, part: _Statement, name: str, value: object, by: str) -> None:
         if is_users_own(value):
             definition = find(value)
             if definition.name == name:
@@ -141,7 +141,7 @@ class _Closure:
                 f"{LARGEST_CONSTANT:,} travel as source: load it inside {by}"
             )
 
-    def _define(self, part: _Part, definition: Definition) -> None:
+    def _define(self, part: _Statement, definition: Definition) -> None:
         """Write the definition itself, and every global that it names."""
         part.text, by = definition.text, definition.name
         tree = syntax.parse(part.text)
@@ -192,7 +192,7 @@ class _Closure:
             self.imports.update(f"import {path}" for path in map(submodule(module), uses) if path)
             return
         members = self.members.setdefault(name, {})
-        part = self.parts.setdefault(name, _Part(""))
+        part = self.parts.setdefault(name, _Statement(""))
         for chain in uses:
             if not chain or not hasattr(module, chain[0]):
                 raise SpecError(

@@ -45,7 +45,7 @@ Leave = Callable[[], None]
 
 
 @dataclass(eq=False)
-class Place:
+class Reservation:
     """A place among the live runs, for runs one after another; pages that show any of them count
     for each of them.
     """
@@ -71,7 +71,7 @@ class Hosted:
     alone: float | None = None  # since when no page shows it
     kill_at: float | None = None
     pages: list[Present] = field(default_factory=list)
-    place: Place | None = None  # that it shares with others
+    place: Reservation | None = None  # that it shares with others
 
     @property
     def id(self) -> str:
@@ -102,7 +102,7 @@ class Runs:
         self._hosted: dict[str, Hosted] = {}
         self._watched: dict[str, Hosted] = {}
         self._owners: dict[str, _Owner] = {}
-        self._places: list[Place] = []
+        self._places: list[Reservation] = []
         self._starting = 0
         self._weighed = -WEIGH
         self._closed = threading.Event()
@@ -110,7 +110,7 @@ class Runs:
     # ---- what pages ask for
 
     def start(
-        self, exp: Experiment, owner: str, title: str = "", place: Place | None = None
+        self, exp: Experiment, owner: str, title: str = "", place: Reservation | None = None
     ) -> Hosted:
         """Start a run for this owner, in a place that it has or in a free one. Raises Refused, or
         what ``wb.run`` raises. Takes seconds when the pool of ranks is cold: not for a thread that
@@ -134,7 +134,7 @@ class Runs:
             self._end(hosted, "The server was stopped.")
         return hosted
 
-    def _host(self, past: Past, owner: str, place: Place | None) -> Hosted:
+    def _host(self, past: Past, owner: str, place: Reservation | None) -> Hosted:
         now = self._clock()
         hosted = Hosted(past, owner, secrets.token_urlsafe(16), now, alone=now, place=place)
         if place is not None:
@@ -142,14 +142,14 @@ class Runs:
         self._hosted[hosted.id] = self._watched[hosted.watch] = hosted
         return hosted
 
-    def reserve(self, owner: str) -> Place:
+    def reserve(self, owner: str) -> Reservation:
         """Take a place for several runs, one after another. Raises Refused where there is none."""
         with self._lock:
             self._need_room(owner, 1)
-            self._places.append(place := Place(owner))
+            self._places.append(place := Reservation(owner))
             return place
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, place: Reservation) -> None:
         """Free a place: none of its runs is live."""
         with self._lock:
             self._places.remove(place)
@@ -167,7 +167,7 @@ class Runs:
         with self._lock:
             return self._of(owner).history
 
-    def enter(self, hosted: Hosted | Place, present: Present) -> Leave:
+    def enter(self, hosted: Hosted | Reservation, present: Present) -> Leave:
         """Count a page that shows the run, or the runs of the place, while ``present()`` says so;
         return the function that removes it.
         """

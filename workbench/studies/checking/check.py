@@ -35,7 +35,7 @@ from workbench.studies.checking.judge import NOT_RUN, Verdict, accept_rounding, 
 from workbench.studies.checking.rank_pool import Outcome, RankPool, Subject
 from workbench.studies.checking.report import Report
 from workbench.studies.checking.steps import traffic
-from workbench.studies.checking.waiting import Place
+from workbench.studies.checking.waiting import CodePosition
 from workbench.user_code.source import Source, capture, load, split_path
 
 RANKS = (1, 2, 3, 4, 5, 8)
@@ -235,7 +235,7 @@ def _subject(
     return subject, _reduces(operation, name, implementation), takes
 
 
-def _places(source: Source, function: Callable[..., Any]) -> Callable[[int, str], Place]:
+def _places(source: Source, function: Callable[..., Any]) -> Callable[[int, str], CodePosition]:
     """Return a function that maps a line of the code that travels to the user's own line."""
     if origins := _origins(source, function):
         return lambda line, inside: _original_place(line, inside, source, origins)
@@ -309,9 +309,9 @@ def _text(file: str) -> list[str]:
         return []
 
 
-def _place(line: int, inside: str, lines: Sequence[str], label: str) -> Place:
+def _place(line: int, inside: str, lines: Sequence[str], label: str) -> CodePosition:
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    return Place(line, text, inside, label)
+    return CodePosition(line, text, inside, label)
 
 
 def _origins(source: Source, function: Callable[..., Any]) -> list[tuple[int, int, int, str]]:
@@ -340,10 +340,10 @@ def _origins(source: Source, function: Callable[..., Any]) -> list[tuple[int, in
 
 def _original_place(
     line: int, inside: str, source: Source, origins: Sequence[tuple[int, int, int, str]]
-) -> Place:
+) -> CodePosition:
     lines = source.code.splitlines()
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     for first, last, original, file in origins:
         if first <= line <= last:
-            return Place(original + line - first, text, inside, file)
-    return Place(line, text, inside)
+            return CodePosition(original + line - first, text, inside, file)
+    return CodePosition(line, text, inside)

@@ -24,8 +24,8 @@ from workbench.shared_memory.control_block import ABORT, Control
 from workbench.shared_memory.segments import how_it_ended
 from workbench.studies.checking.cases import EAGER, Case
 from workbench.studies.checking.waiting import (
+    CodePosition,
     Deadlock,
-    Place,
     Stand,
     Wait,
     deadlocked_ranks,
@@ -51,7 +51,8 @@ class Subject:
     operation: str
     name: str
     function: str | dict[str, str]
-    place: Callable[[int, str], Place]  # (line in the ranks' copy, function) -> the user's line
+    # (line in the ranks' copy, function) -> the user's line
+    place: Callable[[int, str], CodePosition]
 
 
 @dataclass
@@ -68,8 +69,9 @@ class Outcome:
     deadlock: Deadlock | None = None
     late: list[Stand] = field(default_factory=list)  # positions of unfinished ranks at the deadline
     ended: dict[int, str] = field(default_factory=dict)  # rank -> how its process ended
-    left: list[tuple[int, int, Place, int]] = field(default_factory=list)  # sender, receiver, slots
-    places: Callable[[int, str], Place] = lambda line, function: Place(line)
+    # Messages that were not received: sender, receiver, where, slots.
+    left: list[tuple[int, int, CodePosition, int]] = field(default_factory=list)
+    places: Callable[[int, str], CodePosition] = lambda line, function: CodePosition(line)
 
     @property
     def broke(self) -> bool:

@@ -26,7 +26,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePosition:
     """A position in the user's code."""
 
     line: int = -1  # in the user's own file or cell
@@ -48,7 +48,7 @@ class Stand:
     rank: int
     peer: int
     doing: str
-    place: Place = field(default_factory=Place)
+    place: CodePosition = field(default_factory=CodePosition)
 
     @property
     def words(self) -> str:

@@ -32,8 +32,10 @@ def show(comparison: Results) -> None:
         return sum(trial.done for trial in comparison.trials)
 
     parts = [
-        following_output.Part(lambda: chart_bundle(comparison), over),
-        following_output.Part(lambda: table_bundle(comparison), lambda: (over(), comparison.words)),
+        following_output.FollowedOutput(lambda: chart_bundle(comparison), over),
+        following_output.FollowedOutput(
+            lambda: table_bundle(comparison), lambda: (over(), comparison.words)
+        ),
     ]
     following_output.show(parts, comparison.ended, comparison.followers, "workbench comparison")
 

@@ -14,7 +14,7 @@ from workbench.studies.crossover.charts import named
 WIDTH, LEFT, RIGHT, PLOT, ROW = 960, 64, 172, 300, 18
 LETTERS = 138  # of words, in a row
 BETWEEN = 16  # labels at the right end stand at least so far apart
-Place = tuple[float, float]
+Point = tuple[float, float]
 
 
 def svg(cell: Cell, words: Sequence[str], state: str) -> str:
@@ -44,7 +44,7 @@ def _chart(cell: Cell, top: float) -> list[str]:
     (x0, x1), (y0, y1) = (min(xs), max(xs)), (math.floor(min(ys)), math.ceil(max(ys)))
     width = WIDTH - LEFT - RIGHT
 
-    def at(x: float, y: float) -> Place:
+    def at(x: float, y: float) -> Point:
         across = (math.log2(x) - x0) / max(x1 - x0, 1e-9)
         up = (math.log10(y) - y0) / max(y1 - y0, 1)
         return LEFT + 6 + (width - 12) * across, top + PLOT * (1 - up)
@@ -70,7 +70,7 @@ def _chart(cell: Cell, top: float) -> list[str]:
         marks.append(text(x, top + PLOT + 18, named(k), "ink-3", size=11, anchor="middle"))
     middle = LEFT + width / 2
     marks.append(text(middle, top + PLOT + 36, "size of the tensor", "ink-3", anchor="middle"))
-    ends: list[tuple[float, Place, str, dict[str, Any], int]] = []
+    ends: list[tuple[float, Point, str, dict[str, Any], int]] = []
     for number, (trace, look) in enumerate(zip(cell.traces, cell.looks, strict=True)):
         known = [
             at(float(x), float(y))
@@ -111,7 +111,7 @@ def _labels(ends: Sequence[tuple[Any, ...]], x: float, top: float) -> list[str]:
     return marks
 
 
-def _mark(place: Place, marker: dict[str, Any]) -> str:
+def _mark(place: Point, marker: dict[str, Any]) -> str:
     """Return a marker; the shapes are those of charts.SYMBOLS."""
     (x, y), r = place, 4.0
     d = 1.3 * r

@@ -14,7 +14,7 @@ from workbench.studies.drift.charts import LOSS, ULPS, WORDS, Axis
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 60, 104, 150, 86
 ROW = 20  # of the key
 HEAD, VERDICT = 125, 124  # characters of a line: of the words above, of a verdict
-Place = tuple[float, float]
+Point = tuple[float, float]
 
 
 def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, str]]) -> str:
@@ -49,7 +49,7 @@ def svg(cells: Sequence[Cell], words: str, more: str, key: Sequence[tuple[str, s
     return "".join([*parts, "</svg>"])
 
 
-def _chart(cell: Cell, axis: Axis, place: Place, width: float, markers: bool) -> list[str]:
+def _chart(cell: Cell, axis: Axis, place: Point, width: float, markers: bool) -> list[str]:
     left, top = place
     ticks = cell.chart.across.get("tickvals", (1, cell.until))  # they count from 1
     first, last = float(ticks[0]), float(ticks[-1])
@@ -60,7 +60,7 @@ def _chart(cell: Cell, axis: Axis, place: Place, width: float, markers: bool) ->
             return left + width * _part(math.log10(x), math.log10(first), math.log10(last))
         return left + width * _part(x, first, last)
 
-    def at(x: float, y: float) -> Place:
+    def at(x: float, y: float) -> Point:
         return across(x), top + PLOT * (1 - _part(min(max(math.log10(y), low), high), low, high))
 
     what = cell.chart.title
@@ -97,7 +97,7 @@ def _part(x: float, first: float, last: float) -> float:
     return (x - first) / (last - first) if last > first else 0.5
 
 
-def _stroke(points: Sequence[Place], look: dict[str, Any]) -> list[str]:
+def _stroke(points: Sequence[Point], look: dict[str, Any]) -> list[str]:
     if not points:
         return []
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -107,7 +107,7 @@ def _stroke(points: Sequence[Place], look: dict[str, Any]) -> list[str]:
     ]
 
 
-def _mark(place: Place, number: int, color: str) -> list[str]:
+def _mark(place: Point, number: int, color: str) -> list[str]:
     """Return the marker of a training; the shapes are those of charts.MARKERS."""
     (x, y), r = place, 3.6
     d = 1.3 * r

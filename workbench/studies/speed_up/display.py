@@ -45,8 +45,8 @@ def show(study: Sweep) -> None:
         return int(study.table["repeats"].sum())
 
     parts = [
-        following_output.Part(lambda: chart_bundle(study), over),
-        following_output.Part(lambda: table_bundle(study), lambda: (over(), study.state)),
+        following_output.FollowedOutput(lambda: chart_bundle(study), over),
+        following_output.FollowedOutput(lambda: table_bundle(study), lambda: (over(), study.state)),
     ]
     following_output.show(parts, study.ended, study.followers, "workbench speed-up picture")
 

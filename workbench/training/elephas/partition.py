@@ -39,7 +39,7 @@ class Partition:
         return tuple(column[place] for column in self._columns)
 
 
-class Part:
+class OwnRows:
     """The rows of the task's own data set that a worker trains, as if Spark had cut them: parts
     follow each other.
     """
@@ -55,12 +55,12 @@ class Part:
         return self._samples[self._places[place]]
 
 
-def partition_of(job: Job, rows: str | Source) -> Partition | Part:
+def partition_of(job: Job, rows: str | Source) -> Partition | OwnRows:
     """Return the samples of this rank, a worker's: what Spark gave it, or its own share."""
     worker, workers = job.rank - 1, job.ranks - 1
     columns = inherited()
     if columns is None and not rows:
-        part = Part(job.train, worker, workers)
+        part = OwnRows(job.train, worker, workers)
         if not len(part):
             why = f"{workers} workers share {len(job.train)} samples: some have none"
             raise SpecError.at("ranks", why, job.ranks)

@@ -57,7 +57,7 @@ def needs(action: Action, stages: int, present: Container[Action]) -> list[Actio
     return result
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The position of an action in a schedule."""
 
     rank: int
@@ -65,11 +65,11 @@ class Place(NamedTuple):
     action: Action
 
 
-def walk(rows: Rows, stages: int) -> tuple[list[Place], list[int]]:
+def walk(rows: Rows, stages: int) -> tuple[list[Position], list[int]]:
     """Do every action that can be done; return the order, and how far each rank got."""
     present = {action for row in rows for action in row}
     done: set[Action] = set()
-    at, order, moved = [0] * len(rows), list[Place](), True
+    at, order, moved = [0] * len(rows), list[Position](), True
     while moved:
         moved = False
         for rank, row in enumerate(rows):
@@ -79,7 +79,7 @@ def walk(rows: Rows, stages: int) -> tuple[list[Place], list[int]]:
                 if any(one not in done for one in needed):
                     break
                 done.add(action)
-                order.append(Place(rank, at[rank], action))
+                order.append(Position(rank, at[rank], action))
                 at[rank] += 1
                 moved = True
     return order, at

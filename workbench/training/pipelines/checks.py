@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from workbench.common.errors import SpecError
 from workbench.common.wait_cycles import circle
-from workbench.training.pipelines.actions import KINDS, Action, Place, needs, walk
+from workbench.training.pipelines.actions import KINDS, Action, Position, needs, walk
 from workbench.training.pipelines.grid import Grid, table
 
 WIDEST = 24  # columns of a drawing
@@ -26,7 +26,7 @@ class Deadlock(SpecError):
     """
 
     def __init__(
-        self, message: str, schedule: Grid, cycle: tuple[tuple[Place, Place], ...]
+        self, message: str, schedule: Grid, cycle: tuple[tuple[Position, Position], ...]
     ) -> None:
         super().__init__(message)
         self.schedule, self.cycle = schedule, cycle
@@ -52,13 +52,13 @@ def check(schedule: Grid, ranks: int) -> None:
     _none_waits_forever(schedule, places)
 
 
-def _places(schedule: Grid) -> dict[Action, Place]:
+def _places(schedule: Grid) -> dict[Action, Position]:
     """Return the place of every action; refuse duplicates and wrong numbers or ranks."""
-    places: dict[Action, Place] = {}
-    home: dict[int, Place] = {}
+    places: dict[Action, Position] = {}
+    home: dict[int, Position] = {}
     for rank, row in enumerate(schedule.rows):
         for position, one in enumerate(row):
-            place = Place(rank, position, one)
+            place = Position(rank, position, one)
             if one.kind not in KINDS:
                 _refuse(schedule, place, f"is of no kind: kinds are {', '.join(KINDS)}")
             if not 0 <= one.stage < schedule.stages:
@@ -89,7 +89,7 @@ def _places(schedule: Grid) -> dict[Action, Place]:
     return places
 
 
-def _whole(schedule: Grid, places: Mapping[Action, Place], stage: int, m: int) -> None:
+def _whole(schedule: Grid, places: Mapping[Action, Position], stage: int, m: int) -> None:
     """Check one microbatch at one stage: it needs F, and B or else I and W."""
     at = {kind: places.get(Action(stage, kind, m)) for kind in KINDS}
     if at["F"] is None:
@@ -116,13 +116,13 @@ def _whole(schedule: Grid, places: Mapping[Action, Place], stage: int, m: int) -
         )
 
 
-def _none_waits_forever(schedule: Grid, places: Mapping[Action, Place]) -> None:
+def _none_waits_forever(schedule: Grid, places: Mapping[Action, Position]) -> None:
     """Raise Deadlock if the ranks cannot finish their rows."""
     _, reached = walk(schedule.rows, schedule.stages)
     stuck = [rank for rank, row in enumerate(schedule.rows) if reached[rank] < len(row)]
     if not stuck:
         return
-    hops: dict[int, tuple[Place, Place]] = {}
+    hops: dict[int, tuple[Position, Position]] = {}
     for rank in stuck:
         head = schedule.rows[rank][reached[rank]]
         blocker = next(
@@ -130,14 +130,14 @@ def _none_waits_forever(schedule: Grid, places: Mapping[Action, Place]) -> None:
             for one in needs(head, schedule.stages, places)
             if places[one].position >= reached[places[one].rank]
         )
-        hops[rank] = Place(rank, reached[rank], head), blocker
+        hops[rank] = Position(rank, reached[rank], head), blocker
     cycle = [
         hops[rank] for rank in circle({rank: blocker.rank for rank, (_, blocker) in hops.items()})
     ]
     raise Deadlock(_in_words(schedule, cycle), schedule, tuple(cycle))
 
 
-def _in_words(schedule: Grid, cycle: list[tuple[Place, Place]]) -> str:
+def _in_words(schedule: Grid, cycle: list[tuple[Position, Position]]) -> str:
     first, blocker = cycle[0]
     marks = {(one.rank, one.position): "[]" for one, _ in cycle}
     for _, one in cycle:
@@ -165,7 +165,9 @@ def _in_words(schedule: Grid, cycle: list[tuple[Place, Place]]) -> str:
     )
 
 
-def _refuse(schedule: Grid, place: Place | None, why: str, other: Place | None = None) -> NoReturn:
+def _refuse(
+    schedule: Grid, place: Position | None, why: str, other: Position | None = None
+) -> NoReturn:
     marks = {(other.rank, other.position): "()"} if other else {}
     if place is None:
         raise SpecError(f"schedule {schedule.name}: {why}\n\n{draw(schedule, marks)}")
@@ -176,7 +178,7 @@ def _refuse(schedule: Grid, place: Place | None, why: str, other: Place | None =
     )
 
 
-def _where(place: Place) -> str:
+def _where(place: Position) -> str:
     return f"rank {place.rank}, position {place.position}"
 
 

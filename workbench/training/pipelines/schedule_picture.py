@@ -14,7 +14,7 @@ from html import escape
 from workbench.common.html_picture import image
 from workbench.common.svg import INK, opened, text
 from workbench.common.units import counted
-from workbench.training.pipelines.actions import Action, Place
+from workbench.training.pipelines.actions import Action, Position
 from workbench.training.pipelines.formulas import Case, bubble_formula
 from workbench.training.pipelines.grid import Grid
 from workbench.training.pipelines.theory import UNIT, Planned, Times, bubble, timeline
@@ -38,7 +38,7 @@ CYCLE_STEP, CYCLE_GAP = 110, 40  # px: an action's width at most, and between ra
 WORDS = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 
 
-Cycle = Sequence[tuple[Place, Place]]  # each waits for the other of its pair
+Cycle = Sequence[tuple[Position, Position]]  # each waits for the other of its pair
 
 
 def html(schedule: Grid, times: Times = UNIT) -> str:

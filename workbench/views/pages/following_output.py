@@ -20,7 +20,7 @@ EVERY_SECONDS = 1.0
 PLOTLY = "application/vnd.plotly.v1+json"
 
 
-class Part(NamedTuple):
+class FollowedOutput(NamedTuple):
     """One output: its MIME bundle as of now, and what differs when that does."""
 
     bundle: Callable[[], dict[str, Any]]
@@ -28,7 +28,10 @@ class Part(NamedTuple):
 
 
 def show(
-    parts: Sequence[Part], ended: threading.Event, followers: list[threading.Thread], name: str
+    parts: Sequence[FollowedOutput],
+    ended: threading.Event,
+    followers: list[threading.Thread],
+    name: str,
 ) -> None:
     """Display the parts here; where they were displayed before, they stay as they are.
 
@@ -42,7 +45,7 @@ def show(
         followers.append(threads.start(partial(_follow, parts, ids, ended), name))
 
 
-def _follow(parts: Sequence[Part], ids: Sequence[str], ended: threading.Event) -> None:
+def _follow(parts: Sequence[FollowedOutput], ids: Sequence[str], ended: threading.Event) -> None:
     drawn: list[Any] = [object() for _ in parts]
     done = False
     while not done:

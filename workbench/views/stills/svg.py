@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.common.svg import INK, Place, line, made_line, opened, round_up, text
+from workbench.common.svg import INK, Point, line, made_line, opened, round_up, text
 from workbench.views.stills.calls import Flight, Side
 from workbench.views.stills.still import Still
 
@@ -64,13 +64,13 @@ class _Layout:
     ``half`` half of such a box's side.
     """
 
-    places: list[Place]
+    places: list[Point]
     node: float
-    boxes: tuple[Place, ...] = ()
+    boxes: tuple[Point, ...] = ()
     half: float = 0.0
 
 
-def _on_circle(center: Place, radius: float, many: int, first: float = 0.0) -> list[Place]:
+def _on_circle(center: Point, radius: float, many: int, first: float = 0.0) -> list[Point]:
     """Return so many places, clockwise; ``first``: the turn of the first one from the top."""
     turns = [first + 2 * math.pi * at / max(1, many) for at in range(many)]
     return [(center[0] + radius * math.sin(t), center[1] - radius * math.cos(t)) for t in turns]
@@ -145,7 +145,7 @@ def ring(still: Still | Side) -> list[str]:
     return marks
 
 
-def _arrow(a: Place, b: Place, rim: float) -> str:
+def _arrow(a: Point, b: Point, rim: float) -> str:
     """Draw an arrow from the rank that waits to the one that it waits for, bent to its right, so
     that two that wait for each other have two.
     """
@@ -155,7 +155,7 @@ def _arrow(a: Place, b: Place, rim: float) -> str:
     across = -along[1], along[0]
     bend = 0.16 * length
 
-    def at(way: float, side: float) -> Place:
+    def at(way: float, side: float) -> Point:
         return ax + along[0] * way + across[0] * side, ay + along[1] * way + across[1] * side
 
     start, end, middle = at(rim, 6), at(length - rim, 6), at(length / 2, 6 + bend)
@@ -172,7 +172,7 @@ def _arrow(a: Place, b: Place, rim: float) -> str:
     )
 
 
-def _comet(a: Place, b: Place, flight: Flight, node: float) -> list[str]:
+def _comet(a: Point, b: Point, flight: Flight, node: float) -> list[str]:
     """Draw a chunk between the rims of two ranks, its tail the way it has come."""
     length = math.dist(a, b) or 1.0
     rim = min(node + 10, 0.4 * length)
@@ -258,7 +258,7 @@ def _chart(still: Still) -> list[str]:
     top = round_up(max((loss for _, loss in still.losses), default=1.0))
     low = min(0.0, min((loss for _, loss in still.losses), default=0.0))
 
-    def at(iteration: float, loss: float) -> Place:
+    def at(iteration: float, loss: float) -> Point:
         return x + width * iteration / span, y + height * (top - loss) / (top - low)
 
     for level in (low, (low + top) / 2, top):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from workbench.common.svg import INK, Place, line, made_line, round_up, text
+from workbench.common.svg import INK, Point, line, made_line, round_up, text
 from workbench.common.units import print_size
 from workbench.views.stills.peers import ALIKE, Mixing
 
@@ -48,7 +48,7 @@ def marks(still: Mixing) -> list[str]:
     return result + _key(still, scale, most)
 
 
-def _beside(a: Place, b: Place) -> tuple[Place, Place]:
+def _beside(a: Point, b: Point) -> tuple[Point, Point]:
     """Shift the two directions of a pair so that they lie side by side."""
     length = math.dist(a, b) or 1.0
     dx, dy = -(b[1] - a[1]) / length * 3, (b[0] - a[0]) / length * 3

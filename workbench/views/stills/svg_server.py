@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from workbench.common.svg import INK, Place, line, made_line, text
+from workbench.common.svg import INK, Point, line, made_line, text
 from workbench.views.stills.server import Message, Served
 
 TOP, BOTTOM = 92.0, 292.0
@@ -63,7 +63,7 @@ def marks(still: Served) -> list[str]:
 
 
 def _link(
-    still: Served, worker: int, server: int, place: Mapping[int, Place], door: Mapping[int, Place]
+    still: Served, worker: int, server: int, place: Mapping[int, Point], door: Mapping[int, Point]
 ) -> str:
     """Draw a worker's link to a server: dashed where one of its two directions is emulated."""
     ways = ((worker, server), (server, worker))
@@ -128,7 +128,7 @@ def _halo(x: float, y: float, radius: float) -> str:
     )
 
 
-def _flying(message: Message, worker: Place, server: Place) -> str:
+def _flying(message: Message, worker: Point, server: Point) -> str:
     """Draw a triangle that points where the message goes: a push is full, a pull is open."""
     a, b = (worker, server) if message.kind == "push" else (server, worker)
     share = 0.16 + 0.68 * message.share

@@ -32,8 +32,8 @@ def show(comparison: Results) -> None:
         return sum(trial.done for trial in comparison.trials)
 
     parts = [
-        following_output.FollowedOutput(lambda: chart_bundle(comparison), over),
-        following_output.FollowedOutput(
+        following_output.Output(lambda: chart_bundle(comparison), over),
+        following_output.Output(
             lambda: table_bundle(comparison), lambda: (over(), comparison.words)
         ),
     ]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def show(crossing: Measurement) -> None:
     """Display it here, and follow it."""
     parts = [
-        following_output.FollowedOutput(lambda: chart_bundle(crossing), lambda: crossing.state),
-        following_output.FollowedOutput(lambda: table_bundle(crossing), lambda: crossing.state),
+        following_output.Output(lambda: chart_bundle(crossing), lambda: crossing.state),
+        following_output.Output(lambda: table_bundle(crossing), lambda: crossing.state),
     ]
     following_output.show(parts, crossing.ended, crossing.followers, "workbench crossover picture")
 

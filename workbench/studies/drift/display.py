@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def show(report: Findings) -> None:
     """Display it here, and follow it."""
     parts = [
-        following_output.FollowedOutput(lambda: chart_bundle(report), lambda: report.over),
-        following_output.FollowedOutput(lambda: table_bundle(report), lambda: report.over),
+        following_output.Output(lambda: chart_bundle(report), lambda: report.over),
+        following_output.Output(lambda: table_bundle(report), lambda: report.over),
     ]
     following_output.show(parts, report.ended, report.followers, "workbench drift picture")
 

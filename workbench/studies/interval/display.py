@@ -36,12 +36,8 @@ def show(study: Sweep) -> None:
     def over() -> int:
         return int(study.table["runs"].sum())
 
-    pictures = [
-        following_output.FollowedOutput(partial(chart_bundle, study, at), over) for at in range(2)
-    ]
-    table = following_output.FollowedOutput(
-        lambda: table_bundle(study), lambda: (over(), study.state)
-    )
+    pictures = [following_output.Output(partial(chart_bundle, study, at), over) for at in range(2)]
+    table = following_output.Output(lambda: table_bundle(study), lambda: (over(), study.state))
     following_output.show(
         [*pictures, table], study.ended, study.followers, "workbench interval picture"
     )

@@ -45,8 +45,8 @@ def show(study: Sweep) -> None:
         return int(study.table["repeats"].sum())
 
     parts = [
-        following_output.FollowedOutput(lambda: chart_bundle(study), over),
-        following_output.FollowedOutput(lambda: table_bundle(study), lambda: (over(), study.state)),
+        following_output.Output(lambda: chart_bundle(study), over),
+        following_output.Output(lambda: table_bundle(study), lambda: (over(), study.state)),
     ]
     following_output.show(parts, study.ended, study.followers, "workbench speed-up picture")
 

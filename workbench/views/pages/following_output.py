@@ -20,7 +20,7 @@ EVERY_SECONDS = 1.0
 PLOTLY = "application/vnd.plotly.v1+json"
 
 
-class FollowedOutput(NamedTuple):
+class Output(NamedTuple):
     """One output: its MIME bundle as of now, and what differs when that does."""
 
     bundle: Callable[[], dict[str, Any]]
@@ -28,7 +28,7 @@ class FollowedOutput(NamedTuple):
 
 
 def show(
-    parts: Sequence[FollowedOutput],
+    parts: Sequence[Output],
     ended: threading.Event,
     followers: list[threading.Thread],
     name: str,
@@ -45,7 +45,7 @@ def show(
         followers.append(threads.start(partial(_follow, parts, ids, ended), name))
 
 
-def _follow(parts: Sequence[FollowedOutput], ids: Sequence[str], ended: threading.Event) -> None:
+def _follow(parts: Sequence[Output], ids: Sequence[str], ended: threading.Event) -> None:
     drawn: list[Any] = [object() for _ in parts]
     done = False
     while not done:

@@ -17,8 +17,6 @@ const burstsOfTables = /** @type {WeakMap<Table, Bursts>} */ (new WeakMap());
  */
 const isExplained = ({ run, table }) =>
   !!(run?.pipeline || run?.inputs || run?.server || run?.pair || run?.peers) ||
-  run?.strategy === "parameter_server" ||
-  run?.strategy === "elephas" ||
   table.strings.includes("sketch");
 
 /**

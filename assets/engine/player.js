@@ -17,7 +17,7 @@
  * @typedef {import("./call_source.js").Telling} Telling
  * @typedef {{id: string, title: string, strategy: string, ranks: number, iterations: number,
  *   cells?: boolean, padded?: boolean, algorithm: string, cores: number, mover?: string, readonly: boolean,
- *   scene?: string, question?: string,
+ *   scene?: string, question?: string, home?: string, together?: string,
  *   bottleneck?: {shares?: Record<string, number>, words?: string, also?: string, advice?: string},
  *   inputs?: {servers: number} | null, waiting?: {rank: number, peer: number, words?: string}[] |
  *   null, memory_limit?: number | null, auto?: string | null, alone?: boolean,

@@ -37,6 +37,16 @@ export const shareOfEach = (n) => SHARE_WORDS[n] ?? `1/${n}`;
 /** "both", "all four", "all 16" @param {number} n */
 export const allOf = (n) => (n === 2 ? "both" : `all ${NUMBER_WORDS[n] ?? n}`);
 
+/**
+ * A strategy's sentence about its ranks (workbench/experiment/traits.py), its braces filled in.
+ * @param {string} sentence @param {RunFacts} run
+ */
+export const filled = (sentence, run) =>
+  sentence
+    .replaceAll("{share}", shareOfEach(run.ranks))
+    .replaceAll("{averages}", averagesWords(run))
+    .replaceAll("{all}", allOf(run.ranks));
+
 /** "a ring averages", "an all-reduce (one shot) averages" @param {RunFacts} run */
 export function averagesWords({ algorithm, auto }) {
   if (!algorithm || algorithm === "ring") return "a ring averages";

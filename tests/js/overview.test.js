@@ -43,8 +43,10 @@ test("a page that has heard nothing says nothing of the run", () => {
 });
 
 test("what training together means, for every number of ranks and strategy", () => {
-  const of = (ranks, strategy, algorithm = "ring") =>
-    meaning({ ...RUN, ranks, strategy, algorithm }, SCENES).join(" ");
+  const together =
+    "Each takes {share} of every batch; {averages} their gradients, so {all} stay identical.";
+  const of = (ranks, strategy, algorithm = "ring", more = { together }) =>
+    meaning({ ...RUN, ranks, strategy, algorithm, ...more }, SCENES).join(" ");
   assert.equal(
     of(4, "data_parallel"),
     "4 processes are training one model together. Each takes a quarter of every batch; a " +
@@ -58,7 +60,7 @@ test("what training together means, for every number of ranks and strategy", () 
     {
       ...RUN,
       ranks: 4,
-      strategy: "data_parallel",
+      together,
       algorithm: "auto",
       auto: "one_shot up to 32 KiB, ring above",
     },
@@ -66,19 +68,14 @@ test("what training together means, for every number of ranks and strategy", () 
   ).join(" ");
   assert.match(auto, /an all-reduce \(auto: one shot up to 32 KiB, ring above\) averages/);
   assert.match(of(4, "data_parallel", "auto"), /an all-reduce \(auto\) averages/);
+  assert.match(of(16, "mine"), /Each takes 1\/16 of every batch; .* so all 16 stay/);
   assert.match(
-    of(16, "ddp"),
-    /Each takes 1\/16 of every batch; .*bucket by bucket.* so all 16 stay/,
-  );
-  assert.match(of(4, "fsdp"), /Each keeps a quarter of every layer, and gathers the rest/);
-  assert.match(
-    of(4, "parameter_server"),
+    of(4, "mine", "ring", { server: { servers: 1 } }),
     /one holds the parameters, 3 compute gradients\. Workers/,
   );
-  assert.match(of(4, "pipeline"), /Each holds a part of the layers: activations go on/);
-  assert.match(of(1, "sequential"), /^One process trains one model\. It takes every batch whole/);
+  assert.match(of(1, "mine"), /^One process trains one model\. It takes every batch whole/);
   assert.match(
-    of(3, "mine"),
+    of(3, "mine", "ring", {}),
     /^3 processes are training one model together\. Strategy: Data parallel\./,
   );
 });

@@ -287,7 +287,7 @@ test("the first way on leads to the picture of this kind of run", () => {
     "See the shards",
     "which layer is whole where, and what each rank holds",
   ]);
-  const piped = heard([], { run: { ...RUN, strategy: "pipeline" } });
+  const piped = heard([], { run: { ...RUN, pipeline: { stages: 3 } } });
   assert.equal(waysOn(piped, [], pipelineScene.lookNext(piped))[0][0], "See the stages");
   for (const scene of [serverScene, peersScene, shardsScene, pipelineScene])
     assert.equal(scene.lookNext(heard([], { run: RUN })), null);

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import workbench as wb
 from tests.synthetic import training
-from workbench.common.assets import scene_manifests
+from workbench.experiment.traits import traits_of, with_traits
 from workbench.presets.catalogue import note, presets
 from workbench.store.event_store import Store
 from workbench.views.pages.facts import facts
@@ -69,6 +69,16 @@ def test_a_saved_page_opens_in_it_under_its_question(tmp_path: Path) -> None:
     assert "<!doctype html>" in page(again)
 
 
-def test_a_strategy_opens_in_one_scene_only() -> None:
-    opens = [name for one in scene_manifests() for name in one.opens]
-    assert len(opens) == len(set(opens)) > 5
+def test_the_scene_that_a_strategy_names_is_there() -> None:
+    known = {name: traits_of(name).scene for name in with_traits(lambda one: bool(one.scene))}
+    assert set(known.values()) <= scenes().keys() and len(known) > 5
+    for name, scene in known.items():
+        assert first_scene({"experiment": f"strategy: {name}\nranks: 4\n"}) == scene
+
+
+def test_a_strategy_of_the_users_own_has_a_scene(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    for scene, opened in (("peers", "peers"), ("no such scene", "collectives")):
+        file.write_text(f"TRAITS = Traits(scene={scene!r})\n\ndef train(job, config): ...\n")
+        spec = wb.Experiment(strategy=f"{file}:train", ranks=2).to_yaml()
+        assert first_scene({"experiment": spec}) == opened

@@ -8,9 +8,9 @@ import pytest
 
 import workbench as wb
 from workbench.analysis import servers
+from workbench.experiment.checks import prepare
 from workbench.strategies.parameter_server import Config
 from workbench.views.pages.facts import facts
-from workbench.views.pages.server_facts import server_facts
 
 
 def facts_of_server(**options: object) -> dict[str, object]:
@@ -46,22 +46,17 @@ def test_what_becomes_of_stale_gradients_is_a_badge() -> None:
 
 def test_defaults_are_the_strategys_own() -> None:
     config = Config()
-    server = server_facts("parameter_server", {}, config.consistency, {})
+    server = facts_of_server()
     assert server["servers"] == config.servers and server["models"] == config.models
-    assert (
-        server_facts("parameter_server", {"consistency": "ssp"}, "ssp", {})["low"]
-        == config.staleness
-    )
-    assert (
-        server_facts("parameter_server", {"consistency": "dssp"}, "dssp", {})["high"]
-        == config.staleness_max
-    )
+    assert server["consistency"] == config.consistency
+    assert facts_of_server(consistency="ssp")["low"] == config.staleness
+    assert facts_of_server(consistency="dssp")["high"] == config.staleness_max
 
 
 def test_what_workers_push_is_named() -> None:
     for frequency, once_per in (("batch", "minibatch"), ("epoch", "epoch")):
         exp = wb.Experiment(strategy="elephas", ranks=3, options={"frequency": frequency})
-        server = facts({"experiment": exp.to_yaml()})["server"]
+        server = facts({"experiment": exp.to_yaml(), **prepare(exp)})["server"]
         assert (server["pushes"], server["once_per"]) == ("weight difference", once_per)
         assert server["mode"] == "asynchronous"
     assert facts_of_server()["pushes"] == "gradient"

@@ -15,10 +15,11 @@ from typing import Any
 import polars as pl
 
 from workbench.analysis.arrivals import MOST, arrivals, spoken
-from workbench.analysis.servers import SERVED
+from workbench.analysis.servers import serves
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
 from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
 from workbench.experiment.stored import settings
+from workbench.experiment.traits import stored_traits
 
 LITTLE = 0.15  # of the time: what costs less is not a bottleneck
 MAIN = 0.5  # of a part: whose doing so much is, is named
@@ -137,7 +138,7 @@ class _Verdict:
         if main and rank not in self.spent.trainers:
             words = f"Workers wait for server {rank} {often}: it applies one update after another."
             return self._say("server", words, "Take more servers: each then holds less.", rank)
-        if self.spec.get("strategy") == "pipeline":
+        if stored_traits(self.spec.get("strategy")).messages == "stages":
             return self._pipeline(rank, main, times, often)
         if main and times >= TIMES:
             words = (
@@ -225,7 +226,7 @@ class _Verdict:
     def _server(self) -> int | None:
         """Return the server that takes part in most of the moving."""
         servers = {rank for way in self.spent.links for rank in way} - {*self.spent.trainers}
-        if self.spec.get("strategy") not in SERVED or not servers:
+        if not serves(self.spec) or not servers:
             return None
         of = {
             server: sum(ns for way, ns in self.spent.links.items() if server in way)

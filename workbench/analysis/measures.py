@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workbench.analysis import servers, stages
 from workbench.analysis.actors import mean
 from workbench.analysis.arrivals import NOT_TRAINING
 from workbench.analysis.curves import Curves
@@ -24,6 +23,7 @@ from workbench.analysis.recovery import measure
 from workbench.analysis.tables import traffic
 from workbench.analysis.time_spent import TimeSpent, rows_of
 from workbench.common.units import print_size
+from workbench.experiment.options import options_of
 from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import known_traits
 from workbench.store.event_store import Store
@@ -46,8 +46,7 @@ def name_of(code: str | Source) -> str:
 
 def way_kind(exp: Experiment) -> str:
     """Return the kind of what ``way`` returns."""
-    kinds = {stages.STRATEGY: "schedule", servers.STRATEGY: "consistency", "elephas": "mode"}
-    return kinds.get(name_of(exp.strategy), "all-reduce")
+    return next(iter(known_traits(exp.strategy).way), "all-reduce")
 
 
 def way(exp: Experiment) -> str:
@@ -55,17 +54,18 @@ def way(exp: Experiment) -> str:
     traits = known_traits(exp.strategy)
     if exp.ranks == 1 or traits.plays == "only":
         return ""
-    if exp.strategy == stages.STRATEGY:
-        schedule = exp.options.get("schedule", "1f1b")
-        named = isinstance(schedule, Source) or len(str(schedule).split()) == 1
-        return name_of(schedule) if named else "grid"
-    if exp.strategy == servers.STRATEGY:
-        return name_of(exp.options.get("consistency", "bsp"))
+    if traits.way:
+        options = {name: one.default for name, one in options_of(exp.strategy).items()}
+        return ", ".join(_shown((options | dict(exp.options))[name]) for name in traits.way)
     if traits.messages in ("collectives", "neighbors"):
         return ""  # no all-reduce, whose algorithm it would be
-    if exp.strategy == "elephas":
-        return f"{exp.options.get('mode', 'asynchronous')}, {exp.options.get('frequency', 'epoch')}"
     return name_of(exp.all_reduce) if exp.backend == "workbench" else exp.backend
+
+
+def _shown(value: Any) -> str:
+    """Return an option's value as a name; "grid" for a schedule that is written out."""
+    named = isinstance(value, Source) or len(str(value).split()) == 1
+    return name_of(value) if named else "grid"
 
 
 def _settings(exp: Experiment) -> dict[str, Any]:

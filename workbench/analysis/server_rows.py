@@ -30,7 +30,7 @@ class Served:
         self._store = store
         self._parts = [pl.DataFrame(schema=ROWS)]
         self._texts = pl.Series([], dtype=pl.String)
-        self.active = settings(store.metadata).get("strategy") in servers.SERVED
+        self.active = servers.serves(settings(store.metadata))
 
     @property
     def rows(self) -> pl.DataFrame:

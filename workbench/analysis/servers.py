@@ -14,16 +14,17 @@ the first worker began.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from workbench.experiment.options import stored_options
 from workbench.experiment.stored import settings
+from workbench.experiment.traits import stored_traits
 from workbench.store.iterations import COMPUTE
 from workbench.training.parameter_servers.clocks import rule_stored
 
-STRATEGY = "parameter_server"
-SERVED = STRATEGY, "elephas"  # strategies with servers of parameters
 GRANTS = "recv:control"  # the lane in which a worker waits for a grant
 METRICS = ("loss", "samples", "queue", "dropped", "slack", "elements")  # of servers
 KINDS = tuple(dict.fromkeys(("apply", "clock", "push", "pull", "detect", "wait", *COMPUTE)))
@@ -64,8 +65,13 @@ def pick(events: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 def bound(metadata: Mapping[str, str]) -> int | None:
     """Return by how many clocks a worker may lead the slowest; None: no bound, or none known."""
-    high: int | None = rule_stored(metadata, settings(metadata).get("options") or {})["high"]
+    high: int | None = rule_stored(metadata, stored_options(settings(metadata)))["high"]
     return high
+
+
+def serves(spec: Mapping[str, Any]) -> bool:
+    """Return whether ranks of a stored experiment are servers of parameters."""
+    return stored_traits(spec.get("strategy")).serves == "parameters"
 
 
 def is_served(rows: pl.DataFrame) -> bool:

@@ -8,14 +8,19 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from workbench.analysis.stages import KEEP, STRATEGY
+from workbench.analysis.stages import KEEP
 from workbench.experiment.stored import settings
+from workbench.experiment.traits import stored_traits
 from workbench.recording.events import CODE, ROW
 from workbench.store.event_store import Store
 from workbench.store.iterations import MANY
 from workbench.store.table import EMPTY, Batch, Names, to_frame
 
 _FAULT, _METRIC = CODE["fault"], CODE["metric"]
+
+
+def _has_stages(store: Store) -> bool:
+    return stored_traits(settings(store.metadata).get("strategy")).messages == "stages"
 
 
 class Staged:
@@ -31,7 +36,7 @@ class Staged:
         self._parts: list[pl.DataFrame] = [EMPTY]
         self._newest = -1  # iteration
         self.memory: dict[int, float] = {}  # rank -> the most bytes that it has held
-        self.active = settings(store.metadata).get("strategy") == STRATEGY
+        self.active = _has_stages(store)
 
     @property
     def rows(self) -> pl.DataFrame:

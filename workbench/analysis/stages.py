@@ -22,7 +22,6 @@ from workbench.experiment.stored import settings
 from workbench.training.pipelines.bubble import shares
 from workbench.training.pipelines.rows import KINDS, letter
 
-STRATEGY = "pipeline"
 KEEP = 16  # newest iterations that are kept, and that medians are of
 SHOWN = 2  # newest iterations of which activations are drawn
 Plan = Mapping[str, Any]

@@ -41,13 +41,6 @@ _TAKES = re.compile(r"^(def takes\b|(\w+\.)?takes\s*=)", re.MULTILINE)
 
 
 def check_ranks(exp: Fields) -> None:
-    if exp.strategy == "sequential" and exp.ranks != 1:
-        raise SpecError.at(
-            "ranks",
-            "strategy 'sequential' is one process, so ranks=1. For more ranks take "
-            "strategy='data_parallel'",
-            exp.ranks,
-        )
     try:
         check_levels(exp.network, exp.ranks)
     except SpecError as error:
@@ -169,14 +162,14 @@ def check_device(exp: Fields) -> None:
 def check_pads(exp: Fields) -> None:
     """Check that pads by the kind of computing are given for a pipeline only."""
     pads = exp.pad_compute
-    if pads is None or isinstance(pads, str) or exp.strategy == "pipeline":
+    if pads is None or isinstance(pads, str) or traits_of(exp.strategy).messages == "stages":
         return
-    what = source.shown(exp.strategy)
+    what, fitting = source.shown(exp.strategy), with_traits(lambda one: one.messages == "stages")
     raise SpecError.at(
         "pad_compute",
         "Pads are of a pipeline's forward, input and weight gradients, which strategy "
         f"{what} does not tell apart: write one duration, such as pad_compute={pads.forward!r}, "
-        "or take strategy='pipeline'",
+        f"or take strategy={' or '.join(map(repr, fitting))}",
         pads,
     )
 

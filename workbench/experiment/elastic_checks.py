@@ -40,13 +40,6 @@ def check_scale_batch(exp: Fields) -> None:
     """Check that minibatches whose size goes with the ranks fit."""
     if not exp.scale_batch:
         return
-    if exp.strategy == "parameter_server":
-        raise SpecError.at(
-            "scale_batch",
-            "does not go with parameter_server: its servers know minibatches of one size only. "
-            "Leave it out",
-            True,
-        )
     try:
         check_elastic(exp)
     except SpecError as error:

@@ -64,7 +64,8 @@ def _check_fields(exp: Fields) -> None:
     strategy = source.shown(exp.strategy)
     recovers = traits_of(exp.strategy).recovers != "no"
     alone = f"of {strategy} one rank has all that is trained, and no other rank a copy"
-    others = f"{alone}: leave it out, or take strategy='gorila', whose servers recover"
+    fitting = with_traits(lambda traits: traits.plays == "only" and traits.recovers != "no")
+    others = f"{alone}: leave it out, or take {listed(fitting)}, whose servers recover"
     fixed = "each rank has a role from the beginning on, and none comes or goes: leave it out"
     unfit = {
         "checkpoint": (None if recovers else exp.checkpoint, others),

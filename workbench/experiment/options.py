@@ -13,14 +13,16 @@ import io
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from workbench.common import syntax
 from workbench.common.errors import SpecError
 from workbench.experiment.checks import POLICIES
+from workbench.experiment.traits import stored_strategy
 from workbench.experiment.yaml_text import OF_A_VISITOR, parse
 from workbench.user_code import source
+from workbench.user_code.source import Source
 
 _KINDS = {"int": "int", "float": "float", "bool": "bool"}
 
@@ -37,10 +39,25 @@ class Option:
     folder: str = ""  # that the choices are files of
 
 
-@cache
-def options_of(strategy: str) -> Mapping[str, Option]:
+def options_of(strategy: str | Source) -> Mapping[str, Option]:
     """Return a strategy's options by name; empty if it has none."""
-    code = source.text_of("strategies", strategy)
+    return _options(source.text_of("strategies", strategy))
+
+
+def stored_options(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a stored experiment, defaults of its strategy included as far as its
+    source is there.
+    """
+    try:
+        options = options_of(stored_strategy(spec.get("strategy")))
+    except (SpecError, SyntaxError):
+        options = {}
+    defaults = {name: option.default for name, option in options.items()}
+    return defaults | dict(spec.get("options") or {})
+
+
+@lru_cache(64)
+def _options(code: str) -> Mapping[str, Option]:
     comments = _comments(code)
     for node in syntax.parse(code).body:
         if isinstance(node, ast.ClassDef) and node.name == "Config":

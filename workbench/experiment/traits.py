@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from workbench.common.errors import SpecError
 from workbench.experiment.frozen_model import FrozenModel
@@ -65,6 +65,31 @@ class Traits(FrozenModel):
             "with servers; with the stages before and after; as actors and learners",
         )
     )
+    serves: Literal["", "parameters", "examples"] = Field(
+        default="",
+        description='what servers have for the others, where ranks communicate with "servers"',
+    )
+    way: tuple[str, ...] = Field(
+        default=(),
+        description="the options that say how ranks combine, where no all-reduce does: a run is "
+        "named after their values",
+    )
+    rows: str = Field(
+        default="", description="the option with the rows that a launcher divides among ranks"
+    )
+    plans_tensors: bool = Field(
+        default=False,
+        description="before a run it is planned how each tensor of the model is divided, which "
+        "takes time with each",
+    )
+    scene: str = Field(
+        default="", description="the scene in which its runs open; left out: one that fits all"
+    )
+    together: str = Field(
+        default="",
+        description="what its ranks do, in a sentence for the overview; {share} is what each of "
+        'them takes, "half" or "1/16", {averages} "a ring averages", and {all} "both" or "all 16"',
+    )
     idle: tuple[tuple[str, str, tuple[str | bool | None, ...]], ...] = Field(
         default=(),
         description="an option, another option or field of the experiment, and the values of that "
@@ -94,6 +119,23 @@ def known_traits(strategy: str | Source) -> Traits:
         return traits_of(strategy)
     except SpecError:
         return Traits()
+
+
+def stored_traits(strategy: Any) -> Traits:
+    """Return the traits of a strategy as an experiment is stored: a name, a path, or a Source's
+    fields.
+    """
+    return known_traits(stored_strategy(strategy))
+
+
+def stored_strategy(strategy: Any) -> str | Source:
+    """Return the same as a value of an experiment; "" for what is none."""
+    if isinstance(strategy, str | Source):
+        return strategy
+    try:
+        return Source.model_validate(strategy)
+    except ValidationError:
+        return ""
 
 
 def with_traits(fits: Callable[[Traits], bool]) -> list[str]:

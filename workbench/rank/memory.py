@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import torch
 
 from workbench.common.errors import MemoryLimit
+from workbench.experiment.traits import with_traits
 
 
 class Held:
@@ -56,10 +57,14 @@ class Memory:
     ``limit``: bytes, or None. Raises MemoryLimit at the very moment at which more is held.
     """
 
-    remedy = (
-        "Split the model over ranks (strategy='pipeline' or 'tensor_parallel'), make minibatches "
-        "or microbatches smaller, or raise the limit"
-    )
+    @property
+    def remedy(self) -> str:
+        """What helps a rank that holds too much."""
+        fitting = with_traits(lambda traits: traits.replicas == "divided")
+        return (
+            f"Split the model over ranks (strategy={' or '.join(map(repr, fitting))}), make "
+            "minibatches or microbatches smaller, or raise the limit"
+        )
 
     def __init__(self, rank: int, limit: int | None = None) -> None:
         self.rank, self.limit = rank, limit

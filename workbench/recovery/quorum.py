@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.common.names import listed
 from workbench.experiment.team import Failure, Team
-from workbench.experiment.traits import traits_of
+from workbench.experiment.traits import Traits, traits_of, with_traits
 from workbench.user_code import source
 
 if TYPE_CHECKING:
@@ -36,11 +37,15 @@ def recover(failure: Failure) -> Team | None:
 
 def check(exp: Experiment) -> None:
     """Raise SpecError unless replicas are equal, at the end of each round at least."""
+
+    def fits(traits: Traits) -> bool:
+        return traits.replicas in ("equal", "rounds") and traits.recovers == "any"
+
     if traits_of(exp.strategy).replicas not in ("equal", "rounds"):
         raise SpecError.at(
             "recovery",
             f"'quorum' asks which ranks have come to the mean that all take, and strategy "
-            f"{source.shown(exp.strategy)} takes none: take recovery='wait' or 'shrink', or a "
-            "strategy such as 'data_parallel', 'ddp', 'local_sgd' or 'diloco'",
+            f"{source.shown(exp.strategy)} takes none: take recovery='wait' or 'shrink', or one of "
+            f"the strategies {listed(with_traits(fits))}",
             exp.recovery,
         )

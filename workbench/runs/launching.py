@@ -17,6 +17,7 @@ from workbench.common.threads import start as start_thread
 from workbench.experiment.checks import prepare
 from workbench.experiment.network import Link
 from workbench.experiment.spec import Experiment, Slow
+from workbench.experiment.traits import known_traits
 from workbench.experiment.yaml_text import as_fields, parse
 from workbench.launchers.processes.launcher import Launcher, MeetingPlace, launcher_of
 from workbench.shared_memory.control_block import SLOW, Control
@@ -71,7 +72,7 @@ def launcher_for(exp: Experiment) -> Launcher:
     Spark's.
     """
     launcher = launcher_of(exp.launcher, exp.launcher_options, threads_of(exp))
-    rows = exp.options.get("rows") if exp.strategy == "elephas" else None
+    rows = exp.options.get(known_traits(exp.strategy).rows)
     if rows and hasattr(launcher, "feed"):
         launcher.feed(rows)
     return launcher

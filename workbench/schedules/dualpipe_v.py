@@ -16,7 +16,23 @@ Walk   K=2, M=4, v=2; stages 0 and 3 on rank 0, 1 and 2 on rank 1:
 from __future__ import annotations
 
 from workbench.schedules._torch import grid, two_stages_a_rank
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula(
+    "(K−1)(F+I−W)",
+    lambda c: (c.K - 1) * (c.f + c.i - c.w),
+    "2K+1",
+    lambda c, rank: 2 * c.K + 1,
+    # Measured on the grid: a longer I holds up the forwards beside it, in each of K - 1 turns.
+    holds=lambda c: (
+        c.M >= 2 * c.K
+        and c.w <= min(c.f, c.i)
+        and c.f - c.w <= c.i
+        and (c.K - 1) * (c.i - c.f) <= c.f
+    ),
+    peak_holds=lambda c: c.M >= 2 * c.K,
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -13,7 +13,10 @@ Walk   K=3, M=4, a backward as long as a forward:
 
 from __future__ import annotations
 
+from workbench.training.pipelines.formulas import Formula, fill_and_drain
 from workbench.training.pipelines.schedule import Action, one_stage_a_rank
+
+FORMULA = Formula("(K−1)(F+I+W)", fill_and_drain, "M", lambda c, rank: c.M)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

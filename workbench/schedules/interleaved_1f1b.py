@@ -15,7 +15,15 @@ Walk   K=2, v=2, M=2; stages 0 and 2 on rank 0, 1 and 3 on rank 1. Microbatches 
 
 from __future__ import annotations
 
+from workbench.training.pipelines.formulas import Formula, fill_and_drain
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula(
+    "(K−1)(F+I+W)",
+    fill_and_drain,
+    "min(v·M, 2(K−d−1)+(v−1)K+1)",
+    lambda c, rank: min(c.v * c.M, 2 * (c.K - rank - 1) + (c.v - 1) * c.K + 1),
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -14,7 +14,17 @@ Walk   K=2, M=2, v=2; stages 0 and 2 on rank 0, 1 and 3 on rank 1:
 from __future__ import annotations
 
 from workbench.schedules._torch import grid
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula(
+    "(K−1)(F+I−W)",
+    lambda c: (c.K - 1) * (c.f + c.i - c.w),
+    "v·K",
+    lambda c, rank: c.v * c.K,
+    holds=lambda c: c.M >= 2 * c.K and c.w <= min(c.f, c.i),
+    peak_holds=lambda c: c.M >= 2 * c.K,
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

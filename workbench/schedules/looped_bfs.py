@@ -14,7 +14,16 @@ Walk   K=2, M=2, v=2; stages 0 and 2 on rank 0, 1 and 3 on rank 1. torch goes ba
 from __future__ import annotations
 
 from workbench.schedules._torch import grid
+from workbench.training.pipelines.formulas import Formula, fill_and_drain
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula(
+    "(K−1)(F+I+W)",
+    fill_and_drain,
+    "v·M",
+    lambda c, rank: c.v * c.M,
+    holds=lambda c: c.M >= c.K,
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

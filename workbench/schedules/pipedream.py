@@ -19,8 +19,13 @@ Walk   K=3, M=6, an update after every 2 backwards of a stage. 0F4 and 1F4 come 
 
 from __future__ import annotations
 
+from workbench.training.pipelines.formulas import Formula, fill_and_drain
 from workbench.training.pipelines.schedule import Action, one_stage_a_rank
 from workbench.user_code import source
+
+FORMULA = Formula(
+    "(K−1)(F+I+W)", fill_and_drain, "min(M, K−d)", lambda c, rank: min(c.M, c.K - rank)
+)
 
 
 def schedule(

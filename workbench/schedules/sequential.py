@@ -13,7 +13,10 @@ Walk   K=3, M=2:
 
 from __future__ import annotations
 
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula("(K−1)·v·M·(F+I+W)", lambda c: (c.K - 1) * c.busy, "v", lambda c, rank: c.v)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

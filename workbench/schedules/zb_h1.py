@@ -14,7 +14,16 @@ Walk   K=3, M=4. Stage d lets its W lag d microbatches behind; the last lags K-1
 
 from __future__ import annotations
 
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action, one_stage_a_rank
+
+FORMULA = Formula(
+    "(K−1)(F+I−W)",
+    lambda c: (c.K - 1) * (c.f + c.i - c.w),
+    "min(M, K)",
+    lambda c, rank: min(c.M, c.K),
+    holds=lambda c: c.M >= c.K and c.w <= c.f,
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

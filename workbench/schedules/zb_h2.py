@@ -15,7 +15,17 @@ Walk   K=2, M=4. Stage d is 2(K-d)-1 forwards ahead and lets its W lag 2d microb
 from __future__ import annotations
 
 from workbench.schedules.zb_h1 import split_row
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action, one_stage_a_rank
+
+FORMULA = Formula(
+    "(K−1)·max(F, F+I−2W)",
+    lambda c: (c.K - 1) * max(c.f, c.f + c.i - 2 * c.w),
+    "min(M, 2K−1)",
+    lambda c, rank: min(c.M, 2 * c.K - 1),
+    span=lambda c: (c.K - 1) * max(0.0, c.f + c.i - 2 * c.w),
+    holds=lambda c: c.M >= 2 * c.K - 1 and c.w <= min(c.f, c.i),
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -16,7 +16,18 @@ Walk   K=2, M=3, v=2; stages 0 and 3 on rank 0, 1 and 2 on rank 1:
 from __future__ import annotations
 
 from workbench.schedules._torch import grid, two_stages_a_rank
+from workbench.training.pipelines.formulas import Formula
 from workbench.training.pipelines.schedule import Action
+
+FORMULA = Formula(
+    "(K−1)·F",
+    lambda c: (c.K - 1) * c.f,
+    "2K",
+    lambda c, rank: 2 * c.K,
+    span=lambda c: 0.0,
+    holds=lambda c: c.M >= 2 * c.K and c.f == c.i == c.w,
+    peak_holds=lambda c: c.M >= 2 * c.K,
+)
 
 
 def schedule(ranks: int, microbatches: int, stages_per_rank: int) -> list[list[Action]]:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 TRAITS = Traits(
-    title="AD-PSGD", replicas="own", recovers="any", skips="own share", messages="neighbors"
+    title="AD-PSGD",
+    replicas="own",
+    recovers="any",
+    skips="own share",
+    messages="neighbors",
+    scene="peers",
 )
 
 GRAPHS = ("bipartite", "ring")

@@ -29,6 +29,7 @@ TRAITS = Traits(
     replicas="served",
     plays="only",
     messages="roles",
+    scene="reinforcement",
     idle=(
         ("when_lagging", "max_policy_lag", (None,)),
         ("ask_ahead", "lockstep", (True,)),

@@ -19,7 +19,13 @@ from workbench.rank.attempts import Attempt
 from workbench.rank.batches import held, partition
 from workbench.rank.job import Job
 
-TRAITS = Traits(replicas="equal", recovers="any", skips="together")
+TRAITS = Traits(
+    replicas="equal",
+    recovers="any",
+    skips="together",
+    together="Each takes {share} of every batch; {averages} their gradients, so {all} stay "
+    "identical.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

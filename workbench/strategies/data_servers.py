@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
-TRAITS = Traits(replicas="served", recovers="replaced", skips="together", messages="servers")
+TRAITS = Traits(
+    replicas="served",
+    recovers="replaced",
+    skips="together",
+    messages="servers",
+    serves="examples",
+    scene="timeline",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

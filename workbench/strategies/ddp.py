@@ -39,6 +39,9 @@ TRAITS = Traits(
     replicas="equal",
     recovers="any",
     skips="together",
+    scene="timeline",
+    together="Each takes {share} of every batch; gradients are averaged bucket by bucket while "
+    "backward still runs, so {all} stay identical.",
     idle=(
         ("powersgd_rank", "compression", ("none", "fp16", "bf16")),
         ("powersgd_start", "compression", ("none", "fp16", "bf16")),

@@ -25,6 +25,7 @@ Differs A partition that is not larger than a minibatch trains here, and nothing
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 
-TRAITS = Traits(title="Elephas", replicas="served", messages="servers")
+TRAITS = Traits(
+    title="Elephas",
+    replicas="served",
+    messages="servers",
+    serves="parameters",
+    way=("mode", "frequency"),
+    rows="rows",
+    scene="server",
+)
+POLICIES = {"synchronous": "bsp", "asynchronous": "asp", "hogwild": "asp"}  # by mode
 WITHOUT = ("memory_limit", "checkpoint", "scale_batch")  # fields of an Experiment
 
 
@@ -81,6 +91,7 @@ def check(exp: Experiment, config: Config) -> None:
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     """Raise SpecError where workers would not find their partitions, before any starts."""
     from workbench.rank.partition_rows import columns_of, partitions_of
+    from workbench.training.parameter_servers.clocks import RULE, rule_of
 
     if config.mode == "hogwild" and environment.text("WORKBENCH_VERIFY") == "1":
         raise SpecError.at(
@@ -92,7 +103,19 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     if config.rows and exp.launcher != "spark":
         for number, rows in enumerate(partitions_of(load("rows", config.rows, ""), exp.ranks - 1)):
             columns_of(rows, number)
-    return {}
+    return {RULE: json.dumps(rule_of(POLICIES[config.mode], {})), **_facts(config)}
+
+
+def _facts(config: Config) -> dict[str, str]:
+    """Return what pages draw of its server, beside what holds of any."""
+    facts = {
+        "consistency": POLICIES[config.mode],
+        "pushes": "weight difference",
+        "mode": config.mode,
+        "once_per": "minibatch" if config.frequency == "batch" else "epoch",
+        "words": "differences of partitions",
+    }
+    return {"server": json.dumps(facts)}
 
 
 def is_table(rows: str | Source) -> bool:
@@ -107,8 +130,8 @@ def train(job: Job, config: Config) -> None:
     from workbench.training.elephas.worker import ElephasWorker
 
     mine: Any = partition_of(job, config.rows) if job.rank else ()
-    rounds = agree(job, len(mine), config.frequency)
+    rounds, consistency = agree(job, len(mine), config.frequency), POLICIES[config.mode]
     if job.rank:
-        ElephasWorker(job, config.mode, rounds, mine).run()
+        ElephasWorker(job, config.mode, consistency, rounds, mine).run()
     else:
-        ElephasServer(job, config.mode, rounds).run()
+        ElephasServer(job, config.mode, consistency, rounds).run()

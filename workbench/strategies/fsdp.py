@@ -31,6 +31,9 @@ TRAITS = Traits(
     recovers="replaced",
     skips="together",
     messages="collectives",
+    scene="shards",
+    together="Each keeps {share} of every layer, and gathers the rest of a layer when it computes "
+    "with it.",
     idle=(
         ("prefetch", "units", ("whole",)),
         ("buddy_every", "recovery", ("abort", "restart")),

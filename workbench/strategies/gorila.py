@@ -40,6 +40,7 @@ TRAITS = Traits(
     recovers="any",
     plays="only",
     messages="roles",
+    scene="reinforcement",
     idle=(
         ("priority_exponent", "replay", ("uniform",)),
         ("importance_exponent", "replay", ("uniform",)),
@@ -233,6 +234,7 @@ def _server_options(config: Config) -> ServerOptions:
 
     stale = config.stale_above
     return ServerOptions(
+        consistency="asp",
         servers=config.servers,
         placement=config.placement,
         stale_gradients="keep" if stale is None else "drop",

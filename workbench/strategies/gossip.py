@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 GRAPHS = ("ring", "complete", "torus", "exponential")
-TRAITS = Traits(replicas="own", recovers="any", skips="own share", messages="neighbors")
+TRAITS = Traits(
+    replicas="own", recovers="any", skips="own share", messages="neighbors", scene="peers"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TRAITS = Traits(title="Local SGD", replicas="rounds", recovers="any", skips="together")
+TRAITS = Traits(
+    title="Local SGD", replicas="rounds", recovers="any", skips="together", scene="peers"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

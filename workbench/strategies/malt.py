@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from workbench.training.gossip.graphs import Graph
 
 TRAITS = Traits(
-    title="MALT", replicas="own", recovers="any", skips="own share", messages="neighbors"
+    title="MALT",
+    replicas="own",
+    recovers="any",
+    skips="own share",
+    messages="neighbors",
+    scene="peers",
 )
 
 

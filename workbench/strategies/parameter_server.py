@@ -34,6 +34,9 @@ TRAITS = Traits(
     recovers="any",
     skips="own share",
     messages="servers",
+    serves="parameters",
+    way=("consistency",),
+    scene="server",
     idle=(
         ("staleness", "consistency", ("bsp", "asp")),
         ("staleness_max", "consistency", ("bsp", "asp", "ssp")),
@@ -108,6 +111,13 @@ def check(exp: Experiment, config: Config) -> None:
             "this experiment writes no checkpoints: add "
             'checkpoint=wb.Checkpoint(folder="checkpoints", every=20), or take "pull"',
             config.restored_from,
+        )
+    if exp.scale_batch:
+        raise SpecError.at(
+            "scale_batch",
+            "does not go with parameter_server: its servers know minibatches of one size only. "
+            "Leave it out",
+            True,
         )
     if exp.backend != "workbench":
         raise SpecError.at(

@@ -32,6 +32,10 @@ TRAITS = Traits(
     whole_minibatch=True,
     skips="together",
     messages="stages",
+    way=("schedule",),
+    scene="pipeline",
+    together="Each holds a part of the layers: activations go on from stage to stage, and "
+    "gradients come back.",
     idle=(("buddy_every", "recovery", ("abort", "restart")),),
 )
 ENOUGH = 2  # iterations of a named schedule without flush that tell whether it can be

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
 from workbench.rank.attempts import Attempt
 from workbench.rank.job import Job
@@ -54,6 +55,17 @@ class Config:
 
         options.check_options(self)
         options.annealed(self.epsilon_first, self.epsilon, self.epsilon_frames)
+
+
+def check(exp: Experiment, config: Config) -> None:
+    """Raise SpecError for more than one rank."""
+    if exp.ranks != 1:
+        raise SpecError.at(
+            "ranks",
+            "strategy 'sequential' is one process, so ranks=1. For more ranks take "
+            "strategy='data_parallel'",
+            exp.ranks,
+        )
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:

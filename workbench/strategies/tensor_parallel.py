@@ -33,6 +33,7 @@ TRAITS = Traits(
     recovers="replaced",
     whole_minibatch=True,
     skips="together",
+    plans_tensors=True,
     idle=(("buddy_every", "recovery", ("abort", "restart")),),
 )
 FEW = 16  # samples that the driver makes to look at

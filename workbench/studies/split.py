@@ -20,6 +20,7 @@ from workbench.common.arguments import Count, Counts, Cuts, Size, Stages, checke
 from workbench.common.errors import SpecError
 from workbench.common.units import size_bytes
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import traits_of
 from workbench.rank.placement import in_dtype, need_samples
 from workbench.training.pipelines.loss_stub import answering, arguments
 from workbench.training.splitting.cut import Costs, Cut, brief, choose, memories
@@ -177,9 +178,9 @@ def split(
     memory_limit  of each rank, such as "20 MB"
     peaks         most microbatches in flight, by stage; those of 1F1B, if not given
 
-    What is not given is as an Experiment with strategy "pipeline" has it: what it would run is
-    shown. Measures with the Experiment's threads, or those that each of ``stages`` ranks would have
-    on this machine. Raises SpecError for what cannot be cut so.
+    What is not given is as an Experiment of stages has it: what it would run is shown. Measures
+    with the Experiment's threads, or those that each of ``stages`` ranks would have on this
+    machine. Raises SpecError for what cannot be cut so.
 
     >>> print(wb.split("lenet_digits", stages=3))
     """
@@ -189,7 +190,7 @@ def split(
     if exp is not None and limit is None:
         limit = exp.memory_limit_bytes
     rank_of: tuple[int, ...] | None = None
-    if exp is not None and exp.strategy == "pipeline":
+    if exp is not None and "schedule" in traits_of(exp.strategy).way:
         config, schedule = planned(exp)
         if stages in (None, schedule.stages):
             stages, rank_of = schedule.stages, schedule.rank_of
@@ -234,11 +235,11 @@ def _profile(task: Any, exp: Experiment | None, microbatch: int) -> Profile:
 
 
 def planned(exp: Experiment) -> tuple[Any, Any]:
-    """Return the options and the schedule of an Experiment with strategy "pipeline"."""
-    from workbench.experiment.configure import configure
+    """Return the options and the schedule of an Experiment of stages."""
+    from workbench.experiment.configure import config_of
     from workbench.training.pipelines.schedule import build
 
-    config = configure(load("strategies", "pipeline", "Config"), exp.options)
+    config = config_of(exp)
     schedule = build(
         config.schedule,
         ranks=exp.ranks // config.replicas,

@@ -30,13 +30,7 @@ import { collectiveSentence, ranksOf, spokenFrame } from "./captions.js";
 import { lastMoments } from "./moments.js";
 import { CollectivesPointer } from "./pointer.js";
 import { duration, titleOf } from "../../engine/format.js";
-import {
-  allOf,
-  averagesWords,
-  onlyOperations,
-  shareOfEach,
-  togetherWords,
-} from "../../engine/run_words.js";
+import { onlyOperations } from "../../engine/run_words.js";
 import { stuckNow, stuckWords } from "../../engine/blocked.js";
 
 const LINES = 2; // of what happened last
@@ -296,13 +290,5 @@ function amongWords({ call, known, ranks }) {
 export const collectivesScene = {
   calls: true,
   offered: (known) => !onlyOperations(known), // there is no chunk to be seen
-  meaning: (run) =>
-    run.strategy === "data_parallel"
-      ? [
-          togetherWords(run.ranks),
-          `Each takes ${shareOfEach(run.ranks)} of every batch; ${averagesWords(run)} their gradients, ` +
-            `so ${allOf(run.ranks)} stay identical.`,
-        ]
-      : null,
   build: (body, stage) => new CollectivesView(body, stage),
 };

@@ -14,7 +14,7 @@ import { lossWords } from "../../engine/losses.js";
 import { isOver } from "../../engine/player.js";
 import { failedHead } from "../../engine/failure_caption.js";
 import { counted, duration, grouped } from "../../engine/format.js";
-import { onlyOperations, processes, togetherWords } from "../../engine/run_words.js";
+import { filled, onlyOperations, processes, togetherWords } from "../../engine/run_words.js";
 import { doneWords } from "./traffic_table.js";
 
 const WAITS = 0.2; // of the time: a rank that waits so much is worth a word
@@ -41,11 +41,12 @@ export function meaning(run, scenes, bare = false) {
       `${n === 1 ? "1 rank runs" : `${n} ranks run`} the cells of a notebook.`,
       "What they send each other is drawn as it happens.",
     ];
-  if (run?.strategy === "sequential" || (run?.strategy && n === 1))
+  if (run?.strategy && n === 1)
     return [
       togetherWords(n),
       "It takes every batch whole: what every other strategy is compared with.",
     ];
+  if (run?.together) return [togetherWords(n), filled(run.together, run)];
   for (const scene of run ? scenes : []) {
     const words = scene.meaning?.(/** @type {NonNullable<typeof run>} */ (run));
     if (words) return words;
@@ -275,10 +276,9 @@ export function startWords(known) {
 export function waysOn(known, doings, look = null) {
   const { run, state } = known;
   const ring = run?.algorithm === "ring" ? "See the ring" : "See the chunks";
-  const behind =
-    run?.strategy === "ddp"
-      ? "what hides behind backward, and what does not"
-      : "where the time of every rank goes";
+  const behind = run?.buckets
+    ? "what hides behind backward, and what does not"
+    : "where the time of every rank goes";
   if (onlyOperations(known))
     return [
       ["", ""],

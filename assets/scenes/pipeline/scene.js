@@ -30,7 +30,6 @@ import { formulaOf } from "./plan.js";
 import { joinsHere, lanesOf, passOf } from "./selection.js";
 import { passesOf, pipelineOf } from "./call_source.js";
 import { isOver } from "../../engine/player.js";
-import { togetherWords } from "../../engine/run_words.js";
 import { factsWords, sentenceOf } from "./captions.js";
 
 const BODY = `<div class="wb-pl-mesh" hidden></div><div class="wb-pl-bar" hidden><button class="wb-pl-one" aria-pressed="false">One time scale for all pipelines on this page</button></div>
@@ -47,8 +46,7 @@ const KEPT_PASSES = 4; // iterations that are kept worked out
  * Whether there is a pipeline in what is known.
  * @param {import("../../engine/player.js").Known} known
  */
-export const pipes = (known) =>
-  known.run?.strategy === "pipeline" || !!known.run?.pipeline || passesOf(known) !== null;
+export const pipes = (known) => !!known.run?.pipeline || passesOf(known) !== null;
 
 class PipelineView {
   /** @param {HTMLElement} body @param {Stage} stage */
@@ -291,14 +289,6 @@ export const pipelineScene = {
   offered: pipes,
   source: passesOf,
   tellsRun: true,
-  meaning: ({ strategy, ranks }) =>
-    strategy === "pipeline"
-      ? [
-          togetherWords(ranks),
-          "Each holds a part of the layers: activations go on from stage to stage, and gradients " +
-            "come back.",
-        ]
-      : null,
   lookNext: (known) =>
     pipes(known)
       ? { title: "See the stages", what: "which microbatch each computes, and why it is idle" }

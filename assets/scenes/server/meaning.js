@@ -28,21 +28,18 @@ function divisionOfLabour(
  * @returns {import("../../engine/run_words.js").Meaning | null}
  */
 export function meaningOf(run) {
-  const { strategy, ranks, server, inputs } = run;
-  if (strategy === "parameter_server")
-    return [
-      divisionOfLabour(ranks, server?.servers ?? 1, [
-        "holds the parameters",
-        "hold the parameters",
-      ]),
-      "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how " +
-        "old a gradient may be.",
-    ];
-  if (strategy === "elephas")
+  const { ranks, server, inputs } = run;
+  if (server?.once_per)
     return [
       divisionOfLabour(ranks, 1, ["holds the parameters", ""], ["trains", "train"]),
       "Each worker trains on the rows of its own partition, and pushes what its training has changed " +
-        `once per ${server?.once_per ?? "epoch or minibatch"}.`,
+        `once per ${server.once_per}.`,
+    ];
+  if (server)
+    return [
+      divisionOfLabour(ranks, server.servers ?? 1, ["holds the parameters", "hold the parameters"]),
+      "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how " +
+        "old a gradient may be.",
     ];
   if (!inputs) return null;
   return [

@@ -54,8 +54,7 @@ const BODY = `<div class="wb-ps-picture"><canvas class="wb-ps" role="img"></canv
  * Whether there is a parameter server in what is known.
  * @param {import("../../engine/player.js").Known} known
  */
-export const serves = (known) =>
-  known.run?.server || known.run?.strategy === "parameter_server" || roundsOf(known.table) !== null;
+export const serves = (known) => known.run?.server || roundsOf(known.table) !== null;
 
 /** @param {import("./index.js").ServerIndex} index @param {Look} look */
 const frameOfRun = (index, { known, t }) =>

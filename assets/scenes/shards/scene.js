@@ -11,7 +11,6 @@ import { goneInPicture } from "../../engine/lost_ranks.js";
 import { canvasView, put } from "../../chrome/canvas_scene.js";
 import { drawHeld, drawWhen, heldWords, chartHeight, shardMoment } from "./charts.js";
 import { drawPicture, frameOf } from "./draw.js";
-import { shareOfEach, togetherWords } from "../../engine/run_words.js";
 import { factsOf, frameAt } from "./frame.js";
 import { indexOf } from "./index.js";
 import { keysOf } from "./legend.js";
@@ -33,7 +32,7 @@ const NO_LAYERS = Array.from({ length: 5 }, () => ({ name: "", kind: "", bytes: 
  * @param {import("../../engine/player.js").Known} known
  */
 export const shards = (known) =>
-  known.run?.strategy === "fsdp" || !!known.run?.shards || indexOf(known.table).present;
+  known.run?.home === "shards" || !!known.run?.shards || indexOf(known.table).present;
 
 /** The rank that the reader has chosen, or -1. @param {ShardsSeen} seen @param {Look} look */
 const chosenOf = ({ frame }, { choice }) =>
@@ -158,14 +157,6 @@ const mostHeldIn = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
 export const shardsScene = {
   offered: shards,
   source: shardingsOf,
-  meaning: ({ strategy, ranks }) =>
-    strategy === "fsdp"
-      ? [
-          togetherWords(ranks),
-          `Each keeps ${shareOfEach(ranks)} of every layer, and gathers the rest of a layer when ` +
-            "it computes with it.",
-        ]
-      : null,
   lookNext: ({ run }) =>
     run?.shards
       ? { title: "See the shards", what: "which layer is whole where, and what each rank holds" }

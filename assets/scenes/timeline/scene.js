@@ -29,7 +29,6 @@ import { generationsOf } from "../../engine/generations.js";
 import { failedHere } from "../../engine/failure_caption.js";
 import { duration, grouped, sentence } from "../../engine/format.js";
 import { isOver } from "../../engine/player.js";
-import { allOf, shareOfEach, togetherWords } from "../../engine/run_words.js";
 
 const BODY = `
   <div class="wb-tl-bar"><span class="wb-tl-where"></span>
@@ -284,14 +283,6 @@ export class TimelineView {
 
 /** @type {import("../../chrome/scene_host.js").SceneModule} */
 export const timelineScene = {
-  meaning: ({ strategy, ranks }) =>
-    strategy === "ddp"
-      ? [
-          togetherWords(ranks),
-          `Each takes ${shareOfEach(ranks)} of every batch; gradients are averaged bucket by ` +
-            `bucket while backward still runs, so ${allOf(ranks)} stay identical.`,
-        ]
-      : null,
   build: (/** @type {HTMLElement} */ body, /** @type {Stage} */ stage) =>
     new TimelineView(body, stage),
 };

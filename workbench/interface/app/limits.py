@@ -18,8 +18,10 @@ from workbench.common.names import listed, nearest
 from workbench.common.units import counted, print_size
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import known_traits, traits_of
 from workbench.experiment.yaml_text import code_in
 from workbench.interface.app.reserved import foretold, size_of_model, whole
+from workbench.training.pipelines.schedule import flushes
 from workbench.user_code.source import available, places_of
 
 MOST_SHOWN = 10**15  # a larger number is not written out
@@ -83,7 +85,7 @@ class Limits:
                 f"and samples at the least, and {print_size(self.memory)} are the most here. "
                 "Smaller task_options or fewer ranks take less. (--max-memory)"
             )
-        if exp.strategy == "tensor_parallel" and size.tensors > self.tensors:
+        if size.tensors > self.tensors and traits_of(exp.strategy).plans_tensors:
             raise Refused(
                 f"This model has {size.tensors:,} tensors of parameters, and the server plans the "
                 f"split of {self.tensors:,} at the most. Fewer layers take less time."
@@ -116,7 +118,7 @@ class Limits:
                 f"asks for {ranks} x {figure(threads)} (ranks x threads). (--max-threads)"
             )
         self._check_links(fields.get("network"))
-        if fields.get("strategy") == "pipeline":
+        if known_traits(str(fields.get("strategy"))).messages == "stages":
             self._check_schedule(fields, ranks)
         reserved = foretold(fields)
         if reserved > self.memory:
@@ -158,7 +160,7 @@ class Limits:
         microbatches = whole(values.get("microbatches"), 8)
         actions = 2 * ranks * microbatches * whole(values.get("stages_per_rank"), 1)
         what, most = "an iteration", self.actions
-        if values.get("schedule") == "pipedream" and actions <= most:  # drawn up as a whole
+        if actions <= most and not flushes(values.get("schedule", "")):  # drawn up as a whole
             actions *= whole(fields.get("iterations"), 200)
             what, most = "all iterations, which this schedule needs at once", self.actions_of_all
         if actions > most:

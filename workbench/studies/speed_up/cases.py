@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from workbench.analysis.measures import name_of
 from workbench.common.errors import SpecError
 from workbench.common.topology import resize, words
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import known_traits
 
 SCALINGS = ("strong", "weak")
 
@@ -69,7 +69,7 @@ def _shared(exp: Experiment) -> Experiment:
 
     A pipeline's is per microbatch and stage, whatever the number of ranks.
     """
-    if exp.pad_compute_ns is None or name_of(exp.strategy) == "pipeline":
+    if exp.pad_compute_ns is None or known_traits(exp.strategy).messages == "stages":
         return exp
     return exp.replace(pad_compute=f"{exp.pad_compute_ns / exp.ranks / 1e6:.6g} ms")
 

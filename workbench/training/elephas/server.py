@@ -24,20 +24,13 @@ from workbench.training.parameter_servers.shard import Outcome, Shard
 if TYPE_CHECKING:
     from workbench.rank.job import Job
 
-POLICIES = {"synchronous": "bsp", "asynchronous": "asp", "hogwild": "asp"}
-
-
-def options_of(mode: str) -> Defaults:
-    """Return the options of the parameter server in a mode of Elephas."""
-    return Defaults(consistency=POLICIES[mode])
-
 
 class ElephasServer(Server):
     """The server's rank."""
 
-    def __init__(self, job: Job, mode: str, rounds: Rounds) -> None:
+    def __init__(self, job: Job, mode: str, consistency: str, rounds: Rounds) -> None:
         self.mode, self.rounds = mode, rounds
-        super().__init__(job, options_of(mode))
+        super().__init__(job, Defaults(consistency=consistency))
 
     def make_shard(self, number: int, server: int) -> Shard:
         _, flat, ranges = self.models[number]
@@ -45,7 +38,7 @@ class ElephasServer(Server):
         return make(
             Section(flat.values_N, ranges[server]).gather().clone(),
             self.workers,
-            policy(POLICIES[self.mode]),
+            policy(self.config.consistency),
             partial(torch.optim.SGD, lr=1.0),
             busy=self._is_leaving,
             stretch=self.job.stretch,

@@ -8,7 +8,7 @@ import torch
 
 from workbench.recording.events import Where
 from workbench.training.elephas.rounds import Rounds
-from workbench.training.elephas.server import options_of
+from workbench.training.parameter_servers.options import Defaults
 from workbench.training.parameter_servers.worker import Worker
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class ElephasWorker(Worker):
     """One worker's rank. ``samples``: its partition."""
 
-    def __init__(self, job: Job, mode: str, rounds: Rounds, samples: Any) -> None:
+    def __init__(self, job: Job, mode: str, consistency: str, rounds: Rounds, samples: Any) -> None:
         job.train, job.taken = samples, None  # what is loaded is not part of a shared minibatch
-        super().__init__(job, options_of(mode))
+        super().__init__(job, Defaults(consistency=consistency))
         self.rounds, self.mode, self.number = rounds, mode, job.rank - 1
         self.optimizer = job.optimizer(self.model, keep=False)
 

@@ -161,7 +161,7 @@ def rule_stored(metadata: Mapping[str, str], options: Mapping[str, Any]) -> dict
     """
     if stored := metadata.get(RULE):
         return {**UNKNOWN, **json.loads(stored)}
-    value = options.get("consistency", "bsp")
+    value = options.get("consistency")
     if value not in source.available("consistency"):
         return UNKNOWN
     given = {**options, "mode": options.get("dssp_mode", "strict")}

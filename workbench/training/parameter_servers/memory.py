@@ -35,7 +35,9 @@ class Held(Protocol):
 class ServerMemory(Memory):
     """Bytes held by a server, by kind; ``limit``: bytes, or None."""
 
-    remedy = "Take more servers or fewer workers, or raise the limit"
+    @property
+    def remedy(self) -> str:
+        return "Take more servers or fewer workers, or raise the limit"
 
     def __init__(self, rank: int, limit: int | None = None) -> None:
         super().__init__(rank, limit)

@@ -49,7 +49,7 @@ class Defaults:
     placement: Any = "even"
     stale_gradients: str = "keep"
     drop_above: int = 0
-    consistency: str = "asp"
+    consistency: str
     models: int = 1
     shares: None = None
     staleness: int = 0

@@ -1,13 +1,15 @@
 """The papers' formulas for pipelines with equal stages: idle time and microbatches in flight.
 
 ``theory.py`` follows a schedule action by action; the formulas give the expected result, and None
-where they do not hold. Papers: see each file of ``schedules/``.
+where they do not hold. A file of ``schedules/`` has its own, as ``FORMULA``, beside its paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+from workbench.user_code import source
 
 
 @dataclass(frozen=True)
@@ -39,87 +41,42 @@ class Formula:
     peak_words: str
     peak: Callable[[Case, int], int]  # rank -> most microbatches in flight, over its stages
     span: Number | None = None  # seconds that rank 0 idles between its first and last action
-    holds: Callable[[Case], bool] = lambda case: True
+    holds: Callable[[Case], bool] = lambda case: True  # of the idle time
+    peak_holds: Callable[[Case], bool] = lambda case: True
 
 
-def _fill_and_drain(c: Case) -> float:
+def fill_and_drain(c: Case) -> float:
+    """Return the seconds from the first microbatch into the pipeline until the last has left it,
+    beyond those in which a rank computes.
+    """
     return (c.K - 1) * (c.f + c.i + c.w)
 
 
-FORMULAS = {
-    "sequential": Formula(
-        "(K−1)·v·M·(F+I+W)", lambda c: (c.K - 1) * c.busy, "v", lambda c, rank: c.v
-    ),
-    "gpipe": Formula("(K−1)(F+I+W)", _fill_and_drain, "M", lambda c, rank: c.M),
-    "1f1b": Formula(
-        "(K−1)(F+I+W)", _fill_and_drain, "min(M, K−d)", lambda c, rank: min(c.M, c.K - rank)
-    ),
-    "pipedream": Formula(
-        "(K−1)(F+I+W)", _fill_and_drain, "min(M, K−d)", lambda c, rank: min(c.M, c.K - rank)
-    ),
-    "interleaved_1f1b": Formula(
-        "(K−1)(F+I+W)",
-        _fill_and_drain,
-        "min(v·M, 2(K−d−1)+(v−1)K+1)",
-        lambda c, rank: min(c.v * c.M, 2 * (c.K - rank - 1) + (c.v - 1) * c.K + 1),
-    ),
-    "looped_bfs": Formula(
-        "(K−1)(F+I+W)",
-        _fill_and_drain,
-        "v·M",
-        lambda c, rank: c.v * c.M,
-        holds=lambda c: c.M >= c.K,
-    ),
-    "zb_h1": Formula(
-        "(K−1)(F+I−W)",
-        lambda c: (c.K - 1) * (c.f + c.i - c.w),
-        "min(M, K)",
-        lambda c, rank: min(c.M, c.K),
-        holds=lambda c: c.M >= c.K and c.w <= c.f,
-    ),
-    "zb_h2": Formula(
-        "(K−1)·max(F, F+I−2W)",
-        lambda c: (c.K - 1) * max(c.f, c.f + c.i - 2 * c.w),
-        "min(M, 2K−1)",
-        lambda c, rank: min(c.M, 2 * c.K - 1),
-        span=lambda c: (c.K - 1) * max(0.0, c.f + c.i - 2 * c.w),
-        holds=lambda c: c.M >= 2 * c.K - 1 and c.w <= min(c.f, c.i),
-    ),
-    "interleaved_zero_bubble": Formula(
-        "(K−1)(F+I−W)",
-        lambda c: (c.K - 1) * (c.f + c.i - c.w),
-        "v·K",
-        lambda c, rank: c.v * c.K,
-        holds=lambda c: c.M >= 2 * c.K and c.w <= min(c.f, c.i),
-    ),
-    "dualpipe_v": Formula(
-        "(K−1)(F+I−W)",
-        lambda c: (c.K - 1) * (c.f + c.i - c.w),
-        "2K+1",
-        lambda c, rank: 2 * c.K + 1,
-        # Measured on the grid: a longer I holds up the forwards beside it, in each of K - 1 turns.
-        holds=lambda c: (
-            c.M >= 2 * c.K
-            and c.w <= min(c.f, c.i)
-            and c.f - c.w <= c.i
-            and (c.K - 1) * (c.i - c.f) <= c.f
-        ),
-    ),
-    "zbv": Formula(
-        "(K−1)·F",
-        lambda c: (c.K - 1) * c.f,
-        "2K",
-        lambda c, rank: 2 * c.K,
-        span=lambda c: 0.0,
-        holds=lambda c: c.M >= 2 * c.K and c.f == c.i == c.w,
-    ),
-}
+class _Formulas(Mapping[str, Formula]):
+    """Name -> formula, of the schedules that have one: ``FORMULA`` of a file of ``schedules/``."""
+
+    def __getitem__(self, name: str) -> Formula:
+        if name not in source.available("schedules"):
+            raise KeyError(name)
+        formula = getattr(source.load_module("schedules", name), "FORMULA", None)
+        if not isinstance(formula, Formula):
+            raise KeyError(name)
+        return formula
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in source.available("schedules") if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+FORMULAS = _Formulas()
 
 
 def idle_formula(name: str, case: Case) -> float | None:
     """Return the seconds that each rank idles within the makespan; None: no formula.
 
-    ``name``: "sequential" to "zbv".
+    ``name``: of a file of ``schedules/``.
     """
     formula = _applicable(name, case)
     return None if formula is None else formula.idle(case)
@@ -142,8 +99,7 @@ def span_idle_formula(name: str, case: Case) -> float | None:
 def peak_formula(name: str, case: Case) -> tuple[int, ...] | None:
     """Return the most microbatches in flight on each rank, over its stages; None: no formula."""
     formula = FORMULAS.get(name)
-    few = case.M < 2 * case.K and name in ("zbv", "dualpipe_v", "interleaved_zero_bubble")
-    if formula is None or few:
+    if formula is None or not formula.peak_holds(case):
         return None
     return tuple(formula.peak(case, rank) for rank in range(case.K))
 

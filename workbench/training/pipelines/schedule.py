@@ -42,6 +42,7 @@ __all__ = [
     "Rows",
     "Schedule",
     "build",
+    "flushes",
     "needs",
     "one_stage_a_rank",
     "parse_rows",
@@ -196,6 +197,15 @@ def _function(value: Any) -> Callable[..., Any] | None:
             "(ranks, microbatches, stages_per_rank)"
         ) from None
     return function
+
+
+def flushes(value: Any) -> bool:
+    """Return whether a schedule is drawn up for one iteration at a time; only that of a file of
+    ``schedules/`` is asked.
+    """
+    if not isinstance(value, str) or value not in source.available("schedules"):
+        return True
+    return _flushes(source.load("schedules", value, "schedule"))
 
 
 def _flushes(function: Callable[..., Any]) -> bool:

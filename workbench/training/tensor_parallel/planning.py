@@ -28,7 +28,6 @@ from workbench.training.tensor_parallel.rules import follow
 from workbench.training.tensor_parallel.splittable import is_layer, refuse, unfit
 
 TRIES = 50  # of other cuts for one layer, before it counts as one that cannot be followed
-_STRATEGY = "strategy 'tensor_parallel'"
 
 
 def plan(model: nn.Module, args: tuple[Any, ...], ranks: int) -> Plan:
@@ -41,7 +40,7 @@ def plan(model: nn.Module, args: tuple[Any, ...], ranks: int) -> Plan:
     _observe(traced, args)
     result = _Planner(traced, ranks).plan()
     if ranks > 1 and not result.split:
-        why = f"{_STRATEGY} finds no layer of the model that can be {result}"
+        why = f"tensor parallelism finds no layer of the model that can be {result}"
         raise SpecError.at("ranks", why, ranks).within("Experiment")
     return result
 
@@ -56,7 +55,7 @@ def arguments(task: Any, model: nn.Module, batch: Any) -> tuple[Any, ...]:
     def note(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if kwargs:
             raise SpecError(
-                f"{_STRATEGY}: the task's loss calls its model with keywords "
+                f"tensor parallelism: the task's loss calls its model with keywords "
                 f"({', '.join(kwargs)}): pass its inputs by position"
             )
         calls.append(args)
@@ -70,7 +69,8 @@ def arguments(task: Any, model: nn.Module, batch: Any) -> tuple[Any, ...]:
     finally:
         hook.remove()
     raise SpecError(
-        f"{_STRATEGY} splits what model(...) computes, and the task's loss does not call its model"
+        "tensor parallelism splits what model(...) computes, and the task's loss does not call its "
+        "model"
     )
 
 

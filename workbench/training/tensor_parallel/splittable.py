@@ -61,7 +61,7 @@ def refuse(traced: Traced) -> None:
         rate = node.args[at] if len(node.args) > at else rate
         if (name.endswith("dropout") and rate != 0) or (name.startswith("scaled_dot") and rate):
             raise SpecError(
-                f"strategy 'tensor_parallel': the model calls {name} as a function, which is "
+                f"tensor parallelism: the model calls {name} as a function, which is "
                 "traced as it is in training and would drop values in validation too: use the "
                 "module nn.Dropout"
             )

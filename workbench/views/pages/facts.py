@@ -14,7 +14,6 @@ from workbench.common import topology
 from workbench.common.errors import CollectiveError, WorkbenchError, short
 from workbench.common.units import size_bytes
 from workbench.experiment.survivors import comes_and_goes
-from workbench.experiment.traits import known_traits
 from workbench.formulas import OPERATIONS, Algorithm
 from workbench.formulas.hierarchical import levels_told
 from workbench.runs.failure import for_page, read_facts
@@ -84,9 +83,11 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
     ranks, network = _ranks(spec.get("ranks", metadata.get("ranks", 0))), spec.get("network") or {}
     planned, link_levels = run.read("planned"), levels_of_spec(network)
     return {
-        "title": metadata.get("title", "") or _title(strategy),
+        "title": metadata.get("title", "") or _title(run),
         "question": metadata.get("question", ""),
         "strategy": strategy,
+        "home": run.traits.scene,
+        "together": run.traits.together,
         "ranks": ranks,
         "cells": "cells" in metadata,  # ranks that run a notebook's cells train only if these do
         "iterations": int(spec.get("iterations", -1)),
@@ -127,9 +128,9 @@ def _ranks(stored: Any) -> int:
     return ranks
 
 
-def _title(strategy: str) -> str:
+def _title(run: RunRecord) -> str:
     """Return the strategy's name as people write it."""
-    return known_traits(strategy).title or strategy.replace("_", " ").capitalize()
+    return run.traits.title or run.strategy.replace("_", " ").capitalize()
 
 
 def ranks_noted(metadata: Mapping[str, str]) -> int:

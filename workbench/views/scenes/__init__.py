@@ -1,8 +1,9 @@
 """Scenes: the pictures of a run. A scene is a folder of assets/scenes/ with a manifest, scene.json:
 
-    {"label": "Shards", "order": 90, "opens": ["fsdp"], "facts": {"shards": {"found": true}}}
+    {"label": "Shards", "order": 90, "facts": {"shards": {"found": true}}}
 
-    opens   the strategies whose runs open in it; "*" all others that have several ranks
+    opens   strategies whose runs open in it, beside those whose traits name it; "*" all others that
+            have several ranks
     facts   keys of the page's ``known.run`` that the scene brings. "found": ranks find them out
             while they run. "heavy": pages keep them, so they are sent with a history and when they
             change, not with every message
@@ -35,7 +36,9 @@ import polars as pl
 
 from workbench.common import extensions
 from workbench.common.assets import scene_manifests
+from workbench.experiment.options import stored_options
 from workbench.experiment.stored import read_stored
+from workbench.experiment.traits import Traits, stored_traits
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,14 @@ class RunRecord:
         return name_of_code(self.spec.get("strategy", ""))
 
     @cached_property
+    def traits(self) -> Traits:
+        """Return what its strategy says of itself; of one whose source is gone, what most have."""
+        return stored_traits(self.spec.get("strategy"))
+
+    @cached_property
     def options(self) -> Mapping[str, Any]:
-        return self.spec.get("options") or {}
+        """Return the strategy's options, defaults included."""
+        return stored_options(self.spec)
 
     def read(self, key: str) -> Any:
         """Return what ranks or the driver have stored under a key as JSON; None: nothing."""
@@ -145,6 +154,8 @@ def first_scene(metadata: Mapping[str, str]) -> str:
     if (stored := metadata.get("scene")) in (manifests := {m.name: m for m in scene_manifests()}):
         return str(stored)
     run = RunRecord(metadata)
+    if (name := run.traits.scene) in manifests:
+        return name
     for strategy in (run.strategy, "*" if int(run.spec.get("ranks", 1)) > 1 else ""):
         for name, manifest in manifests.items():
             if strategy and strategy in manifest.opens:

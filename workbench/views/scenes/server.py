@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.views.pages.server_facts import inputs_facts, server_facts
-from workbench.views.scenes import RunRecord, name_of_code
+from workbench.views.scenes import RunRecord
 from workbench.views.stills.server import Served, select
 from workbench.views.stills.svg import title_lines
 from workbench.views.stills.svg_server import marks
@@ -15,11 +15,7 @@ __all__ = ["draw", "facts", "select"]
 
 def facts(run: RunRecord) -> dict[str, Any]:
     """Return the facts about servers for the page; None if a run has none."""
-    consistency = name_of_code(run.options.get("consistency", "bsp"))
-    return {
-        "server": server_facts(run.strategy, run.options, consistency, run.metadata) or None,
-        "inputs": inputs_facts(run.strategy, run.options),
-    }
+    return {"server": server_facts(run), "inputs": inputs_facts(run)}
 
 
 def draw(selected: Served) -> list[str]:

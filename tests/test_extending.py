@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ import workbench as wb
 from workbench.common.assets import stage_module
 from workbench.common.errors import CollectiveError, SpecError
 from workbench.interface import form
+from workbench.interface.form_fields import is_shown
 from workbench.presets.catalogue import presets
 from workbench.store.recoveries import recoveries_of
 from workbench.studies.finder import study
@@ -30,102 +33,11 @@ from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
 
 FILES = {
-    "collectives/all_reduce_star.py": '''
-        """Star: rank 0 adds up what the others send, and hands out the sum."""
-
-        def takes(p):
-            return "" if p <= 6 else "at most 6 ranks"
-
-        def all_reduce(comm, x_N, reduce="SUM"):
-            others = range(1, comm.size)
-            if comm.rank:
-                comm.send(x_N, to=0, step=comm.rank - 1, chunk=0, phase="in")
-                comm.recv(x_N, frm=0, step=comm.size - 1, chunk=0, phase="out")
-                return x_N
-            for peer in others:
-                comm.recv(x_N, frm=peer, reduce=reduce, step=peer - 1, chunk=0, phase="in")
-            for peer in others:
-                comm.send(x_N, to=peer, step=comm.size - 1, chunk=0, phase="out")
-            return x_N
-    ''',
-    "strategies/every_other.py": '''
-        """Gradients are averaged in every second iteration only."""
-
-        from dataclasses import dataclass
-
-        import torch.distributed as dist
-
-        from workbench.experiment.traits import Traits
-
-        TRAITS = Traits(title="Every other iteration")
-
-        @dataclass(frozen=True, kw_only=True)
-        class Config:
-            every: int = 2  # iterations between two averages
-
-        def train(job, config: Config):
-            model = job.model()
-            optimizer = job.optimizer(model)
-            for number, step in enumerate(job.steps()):
-                mine = step.ids[job.rank :: job.ranks]
-                optimizer.zero_grad()
-                loss = job.forward(model, job.load(mine))
-                job.backward(loss)
-                if number % config.every == 0:
-                    for parameter in model.parameters():
-                        dist.all_reduce(parameter.grad)
-                        parameter.grad /= job.ranks
-                job.update(optimizer)
-                job.report(loss, len(mine))
-            job.finish(model)
-    ''',
-    "consistency/pairwise.py": '''
-        """A worker may start while it is at most one iteration ahead of the slowest."""
-
-        from workbench.training.parameter_servers.clocks import Policy
-
-        class PAIRWISE(Policy):
-            bound = 1
-
-            def may_start(self, worker, iteration, clocks):
-                return iteration <= clocks.slowest + 1
-    ''',
     "recovery/patient.py": '''
         """Replace lost ranks twice, then go on without them."""
 
         def recover(failure):
             return failure.replace() if failure.number < 2 else failure.shrink()
-    ''',
-    "schedules/backwards_first.py": '''
-        """Every microbatch forward and backward before the next one."""
-
-        from workbench.training.pipelines.schedule import Action
-
-        def schedule(ranks, microbatches, stages_per_rank):
-            return [
-                [Action(stage, kind, m) for m in range(microbatches) for kind in "FB"]
-                for stage in range(ranks)
-            ]
-    ''',
-    "tasks/line.py": '''
-        """A line through made-up points."""
-
-        import torch
-
-        class Task:
-            def __init__(self, slope: float = 2.0):
-                self.slope = slope
-
-            def model(self):
-                return torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Linear(8, 1))
-
-            def dataset(self, split):
-                x = torch.linspace(-1, 1, 256).unsqueeze(1)
-                return torch.utils.data.TensorDataset(x, self.slope * x)
-
-            def loss(self, model, batch):
-                x, y = batch
-                return ((model(x) - y) ** 2).mean()
     ''',
     "launchers/plain.py": '''
         """Ranks as processes of their own, which share no memory with the driver."""
@@ -149,25 +61,6 @@ FILES = {
             def close(self, ranks):
                 for agent in self.agents:
                     agent.wait()
-    ''',
-    "presets/mine.py": '''
-        """An experiment of one's own."""
-
-        from workbench.experiment.spec import Experiment
-
-        GROUP, ORDER = "Mine", 5
-
-        def presets():
-            return [("My star", "Which is busy?", lambda: Experiment(all_reduce="star", ranks=3))]
-    ''',
-    "studies/twice.py": '''
-        """Does the same seed give the same losses?"""
-
-        import workbench as wb
-
-        def study(experiment):
-            first, second = (wb.run(experiment).wait(120).losses for _ in range(2))
-            return first == second
     ''',
     "exercises/mine.py": '''
         """One exercise, judged by two ranks."""
@@ -211,13 +104,32 @@ FILES = {
             return [text(16, 56 + 20 * rank, f"{rank} sent {n}") for rank, n in selected]
     ''',
 }
+EXAMPLE = re.compile(r"^```python\n# (\w+/\w+\.py)\n(.*?)^```$", re.M | re.S)
+# One of each of these, as CONTRIBUTING.md has them.
+EXAMPLES = dict(EXAMPLE.findall((Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()))
 TINY = {"task": "line", "iterations": 6, "batch_size": 12, "seed": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    fraction: float = 0.5
+
+
+class Notebook:
+    """A policy as a notebook has one."""
+
+    def __init__(self, config: Config) -> None:
+        self.least, self.bound = config.fraction, 0 if config.fraction == 1 else None
+
+    def may_start(self, worker: int, iteration: int, clocks: Any) -> bool:
+        come = [clock >= iteration for clock in clocks.accepted.values()]
+        return sum(come) >= self.least * len(come)
 
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with one of each, which the environment names."""
-    for name, text in FILES.items():
+    for name, text in {**FILES, **EXAMPLES}.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(text))
@@ -265,11 +177,77 @@ def test_a_strategy_and_a_task_run_and_the_form_offers_what_they_take() -> None:
     )
 
 
-def test_a_policy_holds_back_workers() -> None:
-    exp = wb.Experiment(
-        strategy="parameter_server", ranks=3, options={"consistency": "pairwise"}, **TINY
-    )
-    assert len(wb.run(exp).wait(120).losses) == 6
+def test_the_guide_has_one_of_each() -> None:
+    """That this is what these tests run, and not what they have beside it."""
+    kinds = {name.partition("/")[0] for name in EXAMPLES}
+    assert kinds == {
+        "collectives", "strategies", "consistency", "schedules", "tasks", "studies", "presets",
+    }  # fmt: skip
+    assert "job.steps" not in "".join(EXAMPLES.values())
+
+
+@pytest.mark.parametrize(("fraction", "bound"), [(0.5, None), (1, 0)])
+def test_a_policy_with_an_option_of_its_own_holds_back_workers(
+    fraction: float, bound: int | None
+) -> None:
+    options = {"consistency": "most", "fraction": fraction}
+    exp = wb.Experiment(strategy="parameter_server", ranks=3, options=options, **TINY)
+    run = wb.run(exp)
+    assert len(run.wait(120).losses) == 6
+    server = facts(run.store.metadata)["server"]
+    assert (server["consistency"], server["high"]) == ("most", bound)
+    assert wb.Experiment.from_yaml(exp.to_yaml()) == exp
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"consistency": "most", "fractio": 1}, r"'fractio' \(did you mean 'fraction'\?\)"),
+        ({"consistency": "most", "fraction": 2}, r"options\.fraction = 2\.0: must be from 0 to 1"),
+        (
+            {"consistency": "most", "fraction": "half"},
+            r"options\.fraction = 'half': must be a number",
+        ),
+        ({"consistency": "bsp", "fraction": 1}, r"'fraction': it is one of consistency 'most'"),
+        ({"fraction": 1}, r"'fraction': it is one of consistency 'most'"),
+    ],
+)
+def test_an_option_that_a_policy_does_not_take_is_refused(
+    options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        wb.Experiment(strategy="parameter_server", ranks=3, options=options)
+
+
+def test_the_form_shows_a_policys_options_where_it_is_chosen() -> None:
+    field = next(one for one in form.option_fields() if one.name == "options.fraction")
+    assert field.help.startswith("of the workers that must have come as far")
+    assert (field.kind, field.default, field.policies) == ("float", 0.5, ("most",))
+    assert is_shown(field, "parameter_server", "most")
+    assert not is_shown(field, "parameter_server", "ssp")
+    assert not is_shown(field, "ddp", "most")
+    options = {"consistency": "most", "fraction": 0.75}
+    exp = wb.Experiment(strategy="parameter_server", ranks=3, options=options)
+    values = form.values(exp)
+    assert values["options.fraction"] == 0.75
+    assert form.experiment(values) == exp
+    assert form.experiment({**values, "options.consistency": "ssp"}).options == {
+        "consistency": "ssp"
+    }
+
+
+def test_a_policy_given_by_class_or_by_path_has_options_too(mine: Path) -> None:
+    exp = wb.Experiment(strategy="parameter_server", ranks=3, **TINY)
+    for policy in (Notebook, f"{mine / 'consistency/most.py'}:MOST"):
+        run = wb.run(exp.replace(options={"consistency": policy, "fraction": 1}))
+        assert len(run.wait(120).losses) == 6
+        assert facts(run.store.metadata)["server"]["high"] == 0
+        with pytest.raises(
+            SpecError, match=r"has no option 'fracton' \(did you mean 'fraction'\?\)"
+        ):
+            exp.replace(options={"consistency": policy, "fracton": 1})
+        with pytest.raises(SpecError, match=r"options\.fraction = 'x': must be a number"):
+            wb.run(exp.replace(options={"consistency": policy, "fraction": "x"}))
 
 
 def test_a_recovery_policy_names_the_next_team() -> None:

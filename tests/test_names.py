@@ -66,9 +66,9 @@ def texts(path: Path) -> Iterator[str]:
 
 def named(path: Path, names: set[str]) -> set[str]:
     """Return those of ``names`` that a file has as a text, or in quotes in a text."""
-    found = {*texts(path)}
+    written = {*texts(path)}
     inside = re.compile(r"[\"'](\w+)[\"']")
-    return names & (found | {name for text in found for name in inside.findall(text)})
+    return names & (written | {name for text in written for name in inside.findall(text)})
 
 
 def files() -> Iterator[tuple[str, Path]]:
@@ -82,8 +82,8 @@ def files() -> Iterator[tuple[str, Path]]:
 def test_no_strategy_policy_or_schedule_is_named_elsewhere() -> None:
     names = shipped()
     assert {"data_parallel", "bsp", "1f1b"} <= names and len(names) > 30
-    found = {place: those for place, path in files() if (those := named(path, names))}
-    assert found == {place: those for place, (those, _) in EXCEPTIONS.items()}
+    naming = {place: those for place, path in files() if (those := named(path, names))}
+    assert naming == {place: those for place, (those, _) in EXCEPTIONS.items()}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_name_is_found(tmp_path: Path, name: str, text: str, finds: bool) -> N
 
 def test_sentences_about_ranks_have_braces_that_pages_fill() -> None:
     """``filled`` of assets/engine/run_words.js fills these."""
-    said = {name: traits_of(name).together for name in with_traits(lambda one: bool(one.together))}
-    assert "data_parallel" in said
-    for name, sentence in said.items():
+    names = with_traits(lambda one: bool(one.together))
+    assert "data_parallel" in names
+    for name, sentence in ((name, traits_of(name).together) for name in names):
         assert {*re.findall(r"{(\w+)}", sentence)} <= {"share", "averages", "all"}, name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -17,17 +17,14 @@ from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import walk
 from workbench.experiment.network import Network
 from workbench.experiment.no_effect import without_effect
+from workbench.experiment.options import POLICIES, POLICY, own_options, policies_with, policy_named
 from workbench.experiment.survivors import check_from_memory, check_survivors, ranks_of
 from workbench.experiment.traits import hook, is_by_name, traits_of, with_traits
 from workbench.formulas.hierarchical import levels as most_even
 from workbench.user_code import source
 from workbench.user_code.source import Source, split_path
 
-POLICIES = {
-    "consistency": "consistency",
-    "schedule": "schedules",
-}  # options that name a file: where
-GRIDS = ("schedule",)  # of them, those that may be given in place, as a text of several words
+GRIDS = ("schedule",)  # of POLICIES, those that may be given in place, as a text of several words
 
 _TAKE_OPTIONS = {
     "strategies": "A strategy of your own takes options by a dataclass Config: "
@@ -185,7 +182,8 @@ def check_emulation(exp: Fields) -> None:
 
 def check_options(exp: Fields) -> None:
     _check_keys(exp.task_options, "task_options", "tasks", exp.task, "Task")
-    _check_keys(exp.options, "options", "strategies", exp.strategy, "Config")
+    own = own_options(exp.strategy, exp.options)
+    _check_keys(exp.options, "options", "strategies", exp.strategy, "Config", [*own])
     _check_keys(exp.launcher_options, "launcher_options", "launchers", exp.launcher, "Config")
     if any(isinstance(one, Source) for one in walk(exp.task_options)):
         raise SpecError.at("task_options", "a task takes plain values, no functions or classes")
@@ -203,6 +201,17 @@ def check_options(exp: Fields) -> None:
             config = config_of(exp)
         if check:
             check(exp, config)
+    _check_policy(exp, own)
+
+
+def _check_policy(exp: Fields, own: Collection[str]) -> None:
+    """Check the values of a policy's own options, if it is a file of the folder: that of another
+    does not run here.
+    """
+    policy = policy_named(exp.strategy, exp.options) if own else None
+    if policy is not None and is_by_name(policy):
+        config = source.load_module(POLICY, policy).Config
+        configure(config, {name: exp.options[name] for name in own if name in exp.options})
 
 
 def check_recovery(exp: Fields) -> None:
@@ -312,9 +321,14 @@ def check_gpus(exp: Fields) -> None:
 
 
 def _check_keys(
-    options: Mapping[str, Any], field: str, folder: str, value: str | Source, holder: str
+    options: Mapping[str, Any],
+    field: str,
+    folder: str,
+    value: str | Source,
+    holder: str,
+    more: Sequence[str] = (),
 ) -> None:
-    """Refuse options that the task or the strategy's Config does not have."""
+    """Refuse options that the task, the strategy's Config or ``more`` does not have."""
     if not options:
         return
     place = None if isinstance(value, Source) else split_path(value)
@@ -326,9 +340,11 @@ def _check_keys(
     if holder == "Config" and holder not in source.names_defined(code, what):
         why = f"{what} takes none. {_TAKE_OPTIONS[folder]}"
         raise SpecError.at(field, why, dict(options))
-    names = source.keywords(code, holder, what)
+    known = source.keywords(code, holder, what)
     for key in options:
-        if names is not None and key not in names:
+        if known is not None and key not in (names := [*known, *more]):
             near = nearest(key, names)
+            of = policies_with(key) if folder == "strategies" and POLICY in known else ()
+            near += f": it is one of {POLICY} {listed(map(repr, of))}" if of else ""
             why = f"{what} has no option {key!r}{near}. It has: {listed(names)}"
             raise SpecError.at(field, why, allowed=names)

@@ -1,4 +1,4 @@
-"""The Config of a strategy, or of a launcher, made from an experiment's options."""
+"""The Config of a strategy, a policy or a launcher, made from an experiment's options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
 from workbench.experiment.fields import Fields
 from workbench.experiment.frozen_model import plain
+from workbench.experiment.options import own_options
 from workbench.experiment.traits import hook
 from workbench.user_code.source import Source
 
@@ -20,13 +21,19 @@ C = TypeVar("C")
 def config_of(exp: Fields) -> Any:
     """Return the strategy's Config for the options; None where it has none. Runs its code."""
     config = hook(exp.strategy, "Config")
-    return None if config is None else configure(config, exp.options)
+    return None if config is None else configure(config, strategy_options(exp))
+
+
+def strategy_options(exp: Fields) -> dict[str, Any]:
+    """Return the options without those of a policy's own."""
+    own = own_options(exp.strategy, exp.options)
+    return {name: value for name, value in exp.options.items() if name not in own}
 
 
 def configure(config: type[C], options: Mapping[str, Any], field: str = "options") -> C:
-    """Return the Config of a strategy, or of a launcher, made from ``options``: each value checked
-    against its field's type. Lists become tuples where the field says so. A Source is passed on as
-    it is. ``field``: of the Experiment. Raises SpecError.
+    """Return the Config of a strategy, a policy or a launcher, made from ``options``: each value is
+    checked against its field's type. Lists become tuples where the field says so. A Source is
+    passed on as it is. ``field``: of the Experiment. Raises SpecError.
     """
     values = dict(options)
     hints = get_type_hints(config)

@@ -1,4 +1,5 @@
-"""The options of every strategy, for a form: read from its ``Config``, which is not run.
+"""The options of every strategy, and of every consistency policy that has some of its own: read
+from its ``Config``, which is not run.
 
     consistency: str | Source = "bsp"  # when a worker may go on
     name         what it may be  default # what it means
@@ -18,12 +19,16 @@ from typing import Any
 
 from workbench.common import syntax
 from workbench.common.errors import SpecError
-from workbench.experiment.checks import POLICIES
 from workbench.experiment.traits import stored_strategy
 from workbench.experiment.yaml_text import OF_A_VISITOR, parse
 from workbench.user_code import source
 from workbench.user_code.source import Source
 
+POLICIES = {
+    "consistency": "consistency",
+    "schedule": "schedules",
+}  # options that name a file: where
+POLICY = "consistency"  # the one of them whose files may have options of their own
 _KINDS = {"int": "int", "float": "float", "bool": "bool"}
 
 
@@ -41,7 +46,7 @@ class Option:
 
 def options_of(strategy: str | Source) -> Mapping[str, Option]:
     """Return a strategy's options by name; empty if it has none."""
-    return _options(source.text_of("strategies", strategy))
+    return _options(source.module_of("strategies", strategy))
 
 
 def stored_options(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,6 +71,39 @@ def _options(code: str) -> Mapping[str, Option]:
     return {}
 
 
+def own_options(strategy: str | Source, options: Mapping[str, Any]) -> dict[str, Option]:
+    """Return the options that are not the strategy's, but its consistency policy's. ``options``: of
+    an experiment, which name the policy.
+    """
+    try:
+        known, policy = options_of(strategy), policy_named(strategy, options)
+        own = {} if policy is None else _options(source.module_of(POLICY, policy))
+    except (SpecError, SyntaxError):  # there is no such file
+        return {}
+    return {name: option for name, option in own.items() if name not in known}
+
+
+def policy_named(strategy: str | Source, options: Mapping[str, Any]) -> str | Source | None:
+    """Return the consistency policy that an experiment's options name, or its strategy has; None of
+    a strategy without one.
+    """
+    if (option := options_of(strategy).get(POLICY)) is None:
+        return None
+    policy = options.get(POLICY, option.default)
+    return policy if isinstance(policy, str | Source) else None
+
+
+def policies_with(option: str) -> tuple[str, ...]:
+    """Return the consistency policies that have an option of this name, which is no strategy's."""
+    beside = {one: options_of(one) for one in strategies_with(POLICY)}
+    return tuple(
+        name
+        for name in source.available(POLICY)
+        if option in _options(source.text_of(POLICY, name))
+        and not any(option in options for options in beside.values())
+    )
+
+
 def strategies_with(option: str) -> tuple[str, ...]:
     """Return the strategies that have an option of this name."""
     names = source.available("strategies")
@@ -73,19 +111,24 @@ def strategies_with(option: str) -> tuple[str, ...]:
 
 
 def all_options() -> dict[str, Option]:
-    """Return the options of all strategies by name; the first strategy's where names repeat.
+    """Return the options of all strategies and policies by name; the first one's where names
+    repeat.
 
-    Where defaults differ the option may be left out, and its help says what each strategy has then.
+    Where defaults differ the option may be left out, and its help says what each has then.
     """
     every: dict[str, dict[str, Option]] = {}
     for strategy in source.available("strategies"):
         for name, option in options_of(strategy).items():
             every.setdefault(name, {})[strategy] = option
+    for policy in source.available(POLICY):
+        for name, option in _options(source.text_of(POLICY, policy)).items():
+            if policy in policies_with(name):
+                every.setdefault(name, {})[policy] = option
     return {name: _joined(options) for name, options in every.items()}
 
 
 def _joined(options: Mapping[str, Option]) -> Option:
-    """Return the option that strategies share. ``options``: that of each."""
+    """Return the option that strategies or policies share. ``options``: that of each."""
     first = next(iter(options.values()))
     defaults: dict[Any, list[str]] = {}
     for strategy, option in options.items():

@@ -105,9 +105,7 @@ def traits_of(strategy: str | Source) -> Traits:
     """Return a strategy's traits, without running its code. Raises SpecError where its source is
     gone, or says something else than traits.
     """
-    code, function = source.text_of("strategies", strategy), _function(strategy)
-    if isinstance(strategy, Source) and (name := source.imported_from(code, function)):
-        code = source.module_text(name)  # a function of a module, which ranks import
+    code, function = source.module_of("strategies", strategy), _function(strategy)
     if Traits.__name__ not in code:
         return Traits()
     return _read(code, function, source.shown(strategy))

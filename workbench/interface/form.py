@@ -28,7 +28,15 @@ from workbench.experiment.python_text import as_code, as_program
 from workbench.experiment.spec import Experiment, Network
 from workbench.experiment.web_link import Allow, from_link, to_link
 from workbench.interface import lines as form_lines
-from workbench.interface.form_fields import LINES, Field, fields, option_fields, shown_value
+from workbench.interface.form_fields import (
+    LINES,
+    POLICY_FIELD,
+    Field,
+    fields,
+    is_shown,
+    option_fields,
+    shown_value,
+)
 from workbench.interface.form_labels import NAMED_QUANTITY, PLACES
 from workbench.presets.catalogue import Preset, presets
 from workbench.user_code import source
@@ -87,10 +95,11 @@ def _shown_options(exp: Experiment) -> dict[str, Any]:
     That a default was given explicitly is not kept.
     """
     fields = {one.name: one for one in option_fields()}
+    policy = exp.options.get(form_options.POLICY, fields[POLICY_FIELD].default)
     shown, rest = {name: one.default for name, one in fields.items()}, {}
     for key, value in exp.options.items():
         name, text = f"options.{key}", form_options.shown(value)
-        ours = name in fields and exp.strategy in fields[name].strategies
+        ours = name in fields and is_shown(fields[name], exp.strategy, policy)
         if ours and fields[name].choices:  # a schedule may be a grid, which is not a name
             ours = isinstance(value, Source) or len(str(value).split()) == 1
         if ours and isinstance(text, str | int | float | Source):
@@ -135,11 +144,12 @@ def _fields_of(
     known = {one.name: one for one in fields()}
     chosen = values.get("strategy")
     strategy = (chosen.strip() if isinstance(chosen, str) else chosen) or known["strategy"].default
+    policy = values.get(POLICY_FIELD) or known[POLICY_FIELD].default
     for name, value in values.items():
         if name not in known:
             raise FormError({"": f"the form has no field {name!r}. It has: {', '.join(known)}"})
-        if known[name].strategies and strategy not in known[name].strategies:
-            continue  # of a strategy that is not chosen
+        if not is_shown(known[name], strategy, policy):
+            continue  # of a strategy or policy that is not chosen
         try:
             read = _read(known[name], value)
         except SpecError as error:
@@ -204,7 +214,7 @@ def _read(about: Field, value: Any) -> Any:
         return NAMED[text][NAMED_QUANTITY[about.name]]
     if not text:
         return None if about.optional else _LEFT_OUT
-    if about.strategies and about.kind in ("float", "text"):
+    if about.name.startswith("options.") and about.kind in ("float", "text"):
         return form_options.read(form_options.all_options()[about.name.partition(".")[2]], text)
     if about.kind == "int" and re.fullmatch(r"[+-]?\d[\d_]*", text):
         return int(text)

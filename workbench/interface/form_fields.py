@@ -52,9 +52,11 @@ class Field:
     lines: int = 1  # of a text, how many lines to offer
     example: str = ""  # of a text
     advanced: bool = False
-    strategies: tuple[str, ...] = ()  # that have this field; none: all have it
+    strategies: tuple[str, ...] = ()  # that have this option
+    policies: tuple[str, ...] = ()  # of consistency, that have it; none of either: no such option
 
 
+POLICY_FIELD = f"options.{form_options.POLICY}"
 _FOLDERS = {
     "strategy": ("strategies", "", ()),
     "task": ("tasks", "", ()),
@@ -120,13 +122,14 @@ def _schema() -> dict[str, Any]:
 
 
 def option_fields() -> tuple[Field, ...]:
-    """Return a field for each option of each strategy."""
-    return _option_fields(*source.available("strategies"))
+    """Return a field for each option of each strategy and of each policy."""
+    names = [source.available(folder) for folder in ("strategies", form_options.POLICY)]
+    return _option_fields(*map(tuple, names))
 
 
 @cache
-def _option_fields(*strategies: str) -> tuple[Field, ...]:
-    """Return the fields while these are the strategies: a file may be added at any time."""
+def _option_fields(strategies: tuple[str, ...], policies: tuple[str, ...]) -> tuple[Field, ...]:
+    """Return the fields while these are the files: one may be added at any time."""
     return tuple(_option_field(one) for one in form_options.all_options().values())
 
 
@@ -151,7 +154,16 @@ def _option_field(option: form_options.Option) -> Field:
         optional=option.default is None,
         advanced=advanced,
         strategies=form_options.strategies_with(option.name),
+        policies=form_options.policies_with(option.name),
     )
+
+
+def is_shown(about: Field, strategy: Any, policy: Any) -> bool:
+    """Return whether a form shows a field beside this strategy and this consistency policy."""
+    if not about.strategies and not about.policies:
+        return True
+    with_policies = form_options.strategies_with(form_options.POLICY)
+    return strategy in about.strategies or (strategy in with_policies and policy in about.policies)
 
 
 def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:

@@ -222,8 +222,6 @@ class Job:
         self.checkpoints.at_end(iteration if stopped else self.exp.iterations)
         self.recorder.where = Where()
 
-    steps = iterations  # the name in strategies that were saved as source before
-
     def _note_done(self, iterations: int) -> None:
         """Note that so many iterations are done, and what one under way may change and leave."""
         self.begins = True

@@ -23,7 +23,7 @@ from workbench.collectives import takes_of, users_own
 from workbench.common import descriptors, ipc
 from workbench.common.errors import DataSourceDown, RankError, WorkbenchError
 from workbench.common.rank_output import Limited
-from workbench.experiment.configure import configure
+from workbench.experiment.configure import configure, strategy_options
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.experiment.traits import traits_of
@@ -245,7 +245,7 @@ def _train(job: Job, code: _Code) -> None:
     exp, control = job.exp, job.control
     control.set_rank(job.run_rank, STATE, TRAINING)
     config = getattr(code.strategy, "Config", None)
-    code.train(job, configure(config, exp.options) if config is not None else None)
+    code.train(job, configure(config, strategy_options(exp)) if config is not None else None)
     job.checkpoints.close()
     control.set_rank(job.run_rank, STATE, DONE)
 

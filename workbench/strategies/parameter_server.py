@@ -129,7 +129,7 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     """Return the policy's rule, for pages and laws; this runs a user's policy code."""
     from workbench.training.parameter_servers.clocks import RULE, policy_options, rule_of
 
-    return {RULE: json.dumps(rule_of(config.consistency, policy_options(config)))}
+    return {RULE: json.dumps(rule_of(config.consistency, policy_options(config, exp.options)))}
 
 
 def check_survivors(config: Config, same_ranks: bool) -> None:

@@ -149,6 +149,16 @@ def module_text(name: str) -> str:
     return ""
 
 
+def module_of(folder: str, value: str | Source) -> str:
+    """Return the source of the module in which ``value`` is defined, without running it: of a
+    function that ranks import, that module's.
+    """
+    code = text_of(folder, value)
+    if isinstance(value, Source) and (name := imported_from(code, value.name)):
+        return module_text(name)
+    return code
+
+
 def imported_from(code: str, name: str) -> str:
     """Return the module from which ``code`` imports ``name``; "" where it does not."""
     if name not in code or "import" not in code:

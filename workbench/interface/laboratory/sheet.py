@@ -12,6 +12,7 @@ import ipywidgets as w
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.form import Field, FormError
+from workbench.interface.form_fields import POLICY_FIELD, is_shown
 from workbench.user_code.source import Source
 
 MORE = "More settings"
@@ -29,7 +30,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._full, self._plain = w.Layout(width="100%"), w.Layout()
-        self._places: dict[tuple[str, ...], w.Layout] = {}
+        self._places: dict[tuple[tuple[str, ...], ...], tuple[Field, w.Layout]] = {}
         self._styles: dict[type, Any] = {}
 
     def make(self, kind: type, *values: Any, full: bool = True, **traits: Any) -> Any:
@@ -40,16 +41,16 @@ class Looks:
         self._styles[kind] = widget.style
         return widget
 
-    def place(self, strategies: tuple[str, ...]) -> w.Layout:
-        """Return the layout of these strategies' fields, which are shown and hidden as one."""
-        if strategies not in self._places:
-            self._places[strategies] = w.Layout()
-        return self._places[strategies]
+    def place(self, field: Field) -> w.Layout:
+        """Return the layout of a field: those of the same strategies and policies have one, and are
+        shown and hidden with it.
+        """
+        return self._places.setdefault((field.strategies, field.policies), (field, w.Layout()))[1]
 
-    def show(self, strategy: str) -> None:
-        """Show the fields of this strategy, and of no other."""
-        for strategies, layout in self._places.items():
-            layout.display = None if not strategies or strategy in strategies else "none"
+    def show(self, strategy: str, policy: str) -> None:
+        """Show the fields of this strategy and of this policy, and of no other."""
+        for field, layout in self._places.values():
+            layout.display = None if is_shown(field, strategy, policy) else "none"
 
 
 class Entry(w.VBox):
@@ -79,7 +80,7 @@ class Entry(w.VBox):
         name = f"wb-field-{field.name.replace('.', '-')}"
         super().__init__(
             [part for part in parts if part is not None],
-            layout=looks.place(tuple(field.strategies)),
+            layout=looks.place(field),
             _dom_classes=("wb-field", name),
         )
         self._changed = changed
@@ -200,7 +201,8 @@ class Sheet(w.VBox):
         super().__init__([_groups(plain), self.more, self._advanced, self._wrong])
         self.add_class("wb-sheet")
         self._kept: dict[str, Any] = {}
-        self.entries["strategy"].input.observe(lambda _: self._suit(), "value")
+        for name in ("strategy", POLICY_FIELD):
+            self.entries[name].input.observe(lambda _: self._suit(), "value")
         self.values = form.values(experiment)
         self._suit()
 
@@ -227,8 +229,8 @@ class Sheet(w.VBox):
         self._changed()
 
     def _suit(self) -> None:
-        """Show the options of the strategy that is chosen, and of no other."""
-        self._looks.show(self.entries["strategy"].value)
+        """Show the options of the strategy and the policy that are chosen, and of no other."""
+        self._looks.show(self.entries["strategy"].value, self.entries[POLICY_FIELD].value)
 
     def experiment(self) -> Experiment | None:
         """Return the experiment of the fields; None, with messages beside the fields, where there

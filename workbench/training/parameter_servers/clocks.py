@@ -14,10 +14,11 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_type_hints
 
 from workbench.common.errors import SpecError
 from workbench.common.names import listed
+from workbench.experiment.configure import configure
 from workbench.user_code import source
 from workbench.user_code.source import Source
 
@@ -111,7 +112,8 @@ def policy(value: Any, options: Mapping[str, Any] | None = None) -> Policy:
 
     ``value``: a name of ``consistency/``, a path, a Source, a class, a function ``may_start(worker,
     iteration, clocks)``, or an object with that method. A class receives those of ``options`` that
-    its ``__init__`` names. Raises SpecError.
+    its ``__init__`` names; as ``config: Config``, a dataclass, those that are its fields. Raises
+    SpecError.
     """
     candidate = value
     if isinstance(value, str | Source):
@@ -132,9 +134,12 @@ def policy(value: Any, options: Mapping[str, Any] | None = None) -> Policy:
     return UsersOwn(candidate)
 
 
-def policy_options(config: Options) -> dict[str, Any]:
-    """Return the options of the strategy that a policy's class may ask for."""
-    return {
+def policy_options(config: Options, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a policy's class may ask for: some of the strategy's, and its own
+    among ``options``, those of the experiment.
+    """
+    own = {name: value for name, value in options.items() if not hasattr(config, name)}
+    return own | {
         "staleness": config.staleness,
         "staleness_max": config.staleness_max,
         "mode": config.dssp_mode,
@@ -173,6 +178,7 @@ def rule_stored(metadata: Mapping[str, str], options: Mapping[str, Any]) -> dict
 
 def _named_by(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``options`` that are parameters of ``kind``'s constructor."""
+    options = {**options, **_configured(kind, options)}
     named = {
         name: parameter
         for name, parameter in inspect.signature(kind).parameters.items()
@@ -185,6 +191,20 @@ def _named_by(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
             f"strategy: give it a default. Options: {listed(options)}"
         )
     return {name: options[name] for name in named if name in options}
+
+
+def _configured(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return "config": what the class takes under that name, made from the options that are its
+    fields; {} for one that takes none.
+    """
+    if "config" not in inspect.signature(kind).parameters:
+        return {}
+    config = get_type_hints(kind.__init__).get("config")  # type: ignore[misc]
+    if not isinstance(config, type):
+        return {}
+    names = get_type_hints(config)
+    given = {name: value for name, value in options.items() if name in names}
+    return {"config": configure(config, given)}
 
 
 def _must_take(function: Callable[..., Any], count: int, name: str, shape: str) -> None:

@@ -118,7 +118,7 @@ class Server:
         return Shard(
             room(section.section_n).copy_(section.gather()),
             self.workers[number :: config.models],
-            policy(config.consistency, policy_options(config)),
+            policy(config.consistency, policy_options(config, job.exp.options)),
             partial(job.optimizer, keep=False),
             stale=config.stale_gradients,
             skips=job.exp.bad_minibatch == "skip",

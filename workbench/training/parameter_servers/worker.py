@@ -139,7 +139,8 @@ class Worker:
     def _take_over(self, job: Any, before: Before | None) -> int:
         """Go on with the iteration that some server lacks this worker's push of."""
         owned = dict(zip(self.run_ranks, self.ranges, strict=True))
-        synchronous = policy(self.config.consistency, policy_options(self.config)).synchronous
+        options = policy_options(self.config, self.job.exp.options)
+        synchronous = policy(self.config.consistency, options).synchronous
         initial_N = self.flat.values_N.cpu()
         regain = Regain(owned, initial_N, synchronous, self.config.restored_from)
         return take_over(job, before, regain, None).go_on[job.run_rank]

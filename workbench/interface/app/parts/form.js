@@ -12,13 +12,14 @@ import { PresetCards } from "./preset_cards.js";
 import { presetSearch } from "./preset_search.js";
 
 const WAIT_MS = 250; // after the last key until the server is asked what it makes of the values
+const POLICY = "options.consistency";
 const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
 
 /**
  * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string,
  *   choices: string[], docs: Record<string, string>, suggestions: string[], phrases: string[],
  *   maximum: number | null, optional: boolean, lines: number, advanced: boolean,
- *   strategies: string[]}} Field
+ *   strategies: string[], policies: string[]}} Field
  * @typedef {{name: string, words: string, group: string, pictures: Record<string, string>}} Preset
  * @typedef {{fields: Field[], presets: Preset[],
  *   chosen: string, filled: number, values: Record<string, any>, wrong: Record<string, string>,
@@ -292,12 +293,16 @@ class Form {
     return Object.fromEntries(entries);
   }
 
-  /** The options of the strategy that is chosen, and of no other. */
+  /** The options of the strategy and the policy that are chosen, and of no other. */
   suit() {
     const strategy = this.inputs.get("strategy")?.value;
-    for (const { name, strategies } of this.state.fields) {
-      if (strategies.length)
-        this.inputs.get(name).parentElement.hidden = !strategies.includes(strategy);
+    const policy = this.inputs.get(POLICY)?.value;
+    const policies = this.state.fields.find(({ name }) => name === POLICY)?.strategies ?? [];
+    for (const field of this.state.fields) {
+      if (!field.strategies.length && !field.policies.length) continue;
+      const ofPolicy = policies.includes(strategy) && field.policies.includes(policy);
+      const shown = field.strategies.includes(strategy) || ofPolicy;
+      this.inputs.get(field.name).parentElement.hidden = !shown;
     }
   }
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from workbench.common import syntax
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import stored_strategy
 from workbench.experiment.yaml_text import OF_A_VISITOR, parse
@@ -55,7 +54,7 @@ def stored_options(spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         options = options_of(stored_strategy(spec.get("strategy")))
-    except (SpecError, SyntaxError):
+    except SpecError:
         options = {}
     defaults = {name: option.default for name, option in options.items()}
     return defaults | dict(spec.get("options") or {})
@@ -63,9 +62,9 @@ def stored_options(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(64)
 def _options(code: str) -> Mapping[str, Option]:
-    comments = _comments(code)
-    for node in syntax.parse(code).body:
+    for node in source.parsed(code, "the file of a strategy or policy").body:
         if isinstance(node, ast.ClassDef) and node.name == "Config":
+            comments = _comments(code)
             result = [_option(one, comments) for one in node.body if isinstance(one, ast.AnnAssign)]
             return {one.name: one for one in result if one is not None}
     return {}
@@ -78,7 +77,7 @@ def own_options(strategy: str | Source, options: Mapping[str, Any]) -> dict[str,
     try:
         known, policy = options_of(strategy), policy_named(strategy, options)
         own = {} if policy is None else _options(source.module_of(POLICY, policy))
-    except (SpecError, SyntaxError):  # there is no such file
+    except SpecError:  # there is no such file
         return {}
     return {name: option for name, option in own.items() if name not in known}
 
@@ -94,7 +93,7 @@ def policy_named(strategy: str | Source, options: Mapping[str, Any]) -> str | So
 
 
 def policies_with(option: str) -> tuple[str, ...]:
-    """Return the consistency policies that have an option of this name, which is no strategy's."""
+    """Return the consistency policies that have an option of this name, and not their strategy."""
     beside = {one: options_of(one) for one in strategies_with(POLICY)}
     return tuple(
         name

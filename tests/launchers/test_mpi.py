@@ -104,6 +104,35 @@ def test_of_many_short_waits_none_lasts() -> None:
     assert done.returncode == 0, done
 
 
+LAST = """
+import time
+import torch
+import torch.distributed as dist
+from workbench.transports.mpi import MpiInbox
+ended = MpiInbox._ended
+def slowly(box):
+    if done := ended(box):
+        time.sleep(0.5)  # as on busy cores: received, and not handed on
+    return done
+MpiInbox._ended = slowly
+dist.init_process_group("workbench")
+x = torch.full((8,), float(dist.get_rank()))
+if dist.get_rank():
+    dist.send(x, 0)
+else:
+    dist.recv(x, 1)
+    assert x.tolist() == [1.0] * 8
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.cluster
+def test_what_a_rank_sends_last_arrives_before_its_farewell() -> None:
+    words = [str(BIN / "mpiexec"), "-n", "2", sys.executable, "-c", LAST]
+    done = command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **APART)
+    assert done.returncode == 0, done
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_losses_are_those_of_local_ranks(strategy: str, mark: str) -> None:

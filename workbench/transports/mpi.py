@@ -31,7 +31,7 @@ from workbench.transports.peer_page import PLANES, PeerPage, clock_identity
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _PLANES = range(len(PLANES))
 _NO_TIMEOUT = timedelta(days=365)  # the deadlines are those of our own waits
-_LEAVING = 2.0  # seconds for what a peer has sent to be here whole, once it has left
+_LEAVING = 10.0  # seconds for what a peer has sent to be here whole, once it has left
 
 
 class _MpiBox:
@@ -131,12 +131,18 @@ class MpiInbox(_MpiBox):
         self.ready = threading.Semaphore(0)
         self._waiting: deque[Any] = deque()
         self._headers: deque[tuple[int, ...]] = deque()
-        self._begun = self._whole = self._taken = 0  # slots; each has one writer
+        # Slots that have been announced, begun, and handed on, and taken; each has one writer.
+        self._announced = self._begun = self._whole = self._taken = 0
+
+    def fail(self) -> None:
+        self._announced = self._whole  # nothing more is awaited
+        super().fail()
 
     def arrived(self, message: Any, nbytes: int) -> None:
         if nbytes > len(self._buffers[0]):
             self.fail()  # a peer of another version
         else:
+            self._announced += 1
             self._waiting.append(message)
 
     def progress(self) -> bool:
@@ -154,17 +160,17 @@ class MpiInbox(_MpiBox):
             fields = HEADER.unpack_from(self._buffers[self._whole % FAR_SLOTS].data)
             if fields[_ARRIVES] and self._peer in self._channels.other_clock:
                 fields = (*fields[:_ARRIVES], fields[_ARRIVES] + now(), *fields[_ARRIVES + 1 :])
-            self._whole += 1
             self._headers.append(fields)
             self.ready.release()
             if self._bell is not None:
                 self._bell.ring()
+            self._whole += 1
             moved = True
         return moved
 
     @property
     def idle(self) -> bool:
-        return not (self._waiting or self._requests)
+        return self._whole == self._announced
 
     def fields(self) -> tuple[int, ...]:
         """Return the header of the oldest slot as plain numbers."""
@@ -236,10 +242,17 @@ class MpiChannels:
         return self._inboxes[frm, plane]
 
     def _line_ended(self, far: int, said_bye: bool) -> None:
-        """Say so once all that the peer has sent is here: MPI may be slower than its farewell."""
+        """Say so once all that the peer has sent is here: MPI may be slower than its farewell.
+
+        MPI had matched all of it before the peer left; that the thread has told the boxes is sure
+        once it has begun another turn.
+        """
         deadline = time.monotonic() + _LEAVING
         boxes = [self._inboxes[far, plane] for plane in _PLANES]
-        while said_bye and time.monotonic() < deadline and not all(box.idle for box in boxes):
+        turn = self.job.turns
+        while said_bye and time.monotonic() < deadline:
+            if self.job.turns > turn and all(box.idle for box in boxes):
+                break
             time.sleep(1e-3)
         self.ended(far, said_bye)
 

@@ -78,6 +78,7 @@ class MpiJob:
         self._lock = threading.Lock()
         self._inboxes: dict[tuple[int, int], Box] = {}  # by MPI rank and tag
         self._groups = 0
+        self.turns = 0  # that the thread has ended
         # Not a SimpleQueue: of timeouts as short as ours some never end (Python 3.11).
         self._posted: deque[Box | None] = deque()
         self._quiet = threading.Lock()  # held as long as nothing new is posted
@@ -143,6 +144,7 @@ class MpiJob:
                 moved = box.progress() or moved
                 if box.idle:
                     del busy[box]
+            self.turns += 1
             moment = time.monotonic()
             last = moment if moved else last
             pause = min(max((moment - last) / _LATE, _SHORTEST_S), _LONGEST_S)

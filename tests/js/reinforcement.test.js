@@ -3,33 +3,25 @@ import { test } from "node:test";
 import { doingAt } from "../../assets/engine/rank_activity.js";
 import {
   lastLearned,
-  cometWords as rlCometWords,
-  sentenceOf as rlSentence,
-  spotWords as rlSpotWords,
-  spokenWords as spokenRl,
+  cometWords,
+  sentenceOf,
+  spotWords,
+  spokenWords,
 } from "../../assets/scenes/reinforcement/captions.js";
 import { updatesOf } from "../../assets/scenes/reinforcement/call_source.js";
 import {
-  CHART as RL_CHART,
+  CHART,
   bytesByKind,
   drawKinds,
   drawOld,
   drawReturns,
 } from "../../assets/scenes/reinforcement/charts.js";
-import { drawPicture as drawRl } from "../../assets/scenes/reinforcement/draw.js";
-import { frameOf as rlFrame, tintStep } from "../../assets/scenes/reinforcement/frame.js";
-import {
-  indexOf as rlIndexOf,
-  rolesOf as rlRoles,
-} from "../../assets/scenes/reinforcement/index.js";
-import { keysOf as rlKeys } from "../../assets/scenes/reinforcement/legend.js";
-import { marksOf as rlMarks } from "../../assets/scenes/reinforcement/marks.js";
-import {
-  spotAlong as rlAlong,
-  placeOf as rlPlace,
-  wayOf as rlWay,
-  hitUnder as underRl,
-} from "../../assets/scenes/reinforcement/place.js";
+import { drawPicture } from "../../assets/scenes/reinforcement/draw.js";
+import { frameOf, tintStep } from "../../assets/scenes/reinforcement/frame.js";
+import { indexOf, rolesOf } from "../../assets/scenes/reinforcement/index.js";
+import { keysOf } from "../../assets/scenes/reinforcement/legend.js";
+import { marksOf } from "../../assets/scenes/reinforcement/marks.js";
+import { spotAlong, placeOf, wayOf, hitUnder } from "../../assets/scenes/reinforcement/place.js";
 import { reinforcementScene } from "../../assets/scenes/reinforcement/scene.js";
 import { roundsOf } from "../../assets/scenes/server/call_source.js";
 import { INK, canvas, collisions, onto } from "./canvas.js";
@@ -55,13 +47,13 @@ const lookOf = (known, t, width = 928, choice = null) => ({
 });
 
 function seenOf(known, t, width = 928) {
-  const roles = rlRoles(known.run);
-  const index = rlIndexOf(known.table);
+  const roles = rolesOf(known.run);
+  const index = indexOf(known.table);
   return {
     roles,
     index,
-    frame: rlFrame(index, roles, t, known.run.iterations),
-    place: rlPlace(roles, width),
+    frame: frameOf(index, roles, t, known.run.iterations),
+    place: placeOf(roles, width),
   };
 }
 
@@ -213,9 +205,9 @@ test("an actor that is killed is lost from then on, and the sentence says so", (
     doingAt(known.table, known.run.ranks, killed.end, true, known.run)[3].mark,
     "killed",
   );
-  assert.match(rlSentence(known, frame, index, roles, false), /^Actor 3 is lost/);
+  assert.match(sentenceOf(known, frame, index, roles, false), /^Actor 3 is lost/);
   const held = { ...known, state: "running", control: { held: true } };
-  const words = rlSentence(held, frame, index, roles, true);
+  const words = sentenceOf(held, frame, index, roles, true);
   assert.match(words, /^You hold the ranks\. Actor 3 is lost/);
 });
 
@@ -232,7 +224,7 @@ test("a bundle is one place, and no experience travels", () => {
   assert.ok(frame.replays.every((one) => one.held > 0));
 });
 
-const rolesOf = (servers, learners, replays, actors, bundle = false) => {
+const castOf = (servers, learners, replays, actors, bundle = false) => {
   const at = (from, n) => Array.from({ length: n }, (_, i) => from + i);
   const options = { bundle, capacity: 1000, learn_from: 100, block: 4, replay: "prioritised" };
   if (bundle) {
@@ -251,19 +243,19 @@ const rolesOf = (servers, learners, replays, actors, bundle = false) => {
 for (const width of [608, 928])
   test(`places lie within the picture and beside each other, ${width} px`, () => {
     for (const roles of [
-      rolesOf(0, 1, 1, 1),
-      rolesOf(1, 1, 1, 1),
-      rolesOf(0, 1, 2, 11),
-      rolesOf(2, 3, 2, 7),
-      rolesOf(4, 8, 8, 44),
-      rolesOf(1, 1, 0, 0, true),
-      rolesOf(2, 12, 0, 0, true),
+      castOf(0, 1, 1, 1),
+      castOf(1, 1, 1, 1),
+      castOf(0, 1, 2, 11),
+      castOf(2, 3, 2, 7),
+      castOf(4, 8, 8, 44),
+      castOf(1, 1, 0, 0, true),
+      castOf(2, 12, 0, 0, true),
     ]) {
-      const place = rlPlace(roles, width);
+      const place = placeOf(roles, width);
       assert.ok(place.height <= 570, String(place.height));
       for (const a of place.spots) {
         assert.ok(a.x >= 0 && a.x + a.w <= width && a.y >= 20 && a.y + a.h <= place.height);
-        assert.deepEqual(underRl(place, [], a.x + a.w / 2, a.y + a.h / 2).spot.rank, a.rank);
+        assert.deepEqual(hitUnder(place, [], a.x + a.w / 2, a.y + a.h / 2).spot.rank, a.rank);
         for (const b of place.spots)
           if (a !== b)
             assert.ok(
@@ -275,8 +267,8 @@ for (const width of [608, 928])
       }
       const [actor] = roles.actors;
       const holder = (roles.servers.length ? roles.servers : roles.learners)[0];
-      const way = rlWay(place, holder, actor);
-      const [first, last] = [rlAlong(way, 0), rlAlong(way, 1)];
+      const way = wayOf(place, holder, actor);
+      const [first, last] = [spotAlong(way, 0), spotAlong(way, 1)];
       assert.ok(Math.hypot(first.x - way[0].x, first.y - way[0].y) < 1e-6);
       assert.ok(Math.hypot(last.x - way.at(-1).x, last.y - way.at(-1).y) < 1e-6);
     }
@@ -292,7 +284,7 @@ for (const name of RUNS)
         const seen = seenOf(known, t, width);
         const g = canvas();
         onto(g);
-        drawRl(g, look, { ...seen, frame: { ...seen.frame, comets: [] } });
+        drawPicture(g, look, { ...seen, frame: { ...seen.frame, comets: [] } });
         const where = `${name} at ${share}`;
         const inside = (drawn, w, h) => {
           for (const text of drawn.filter((d) => d.kind === "text" && d.text)) {
@@ -310,17 +302,17 @@ for (const name of RUNS)
         inside(g.drawn, width, seen.place.height);
         const named = g.drawn.filter((d) => d.kind !== "text" || d.text);
         assert.deepEqual(collisions(named), [], where);
-        drawRl(canvas(), look, seen);
+        drawPicture(canvas(), look, seen);
         for (const draw of [drawReturns, drawOld, drawKinds]) {
           const paper = canvas();
           const w = width >= 728 ? 293 : 292;
           draw(
-            { g: paper, ink: INK, font: "sans-serif", width: w, height: RL_CHART },
+            { g: paper, ink: INK, font: "sans-serif", width: w, height: CHART },
             seen.index,
             seen.roles,
             t,
           );
-          inside(paper.drawn, w, RL_CHART);
+          inside(paper.drawn, w, CHART);
           assert.deepEqual(collisions(paper.drawn.filter((d) => d.kind === "text")), [], where);
         }
       }
@@ -334,16 +326,16 @@ test("everything that is said is whole", () => {
       const seen = seenOf(known, t);
       const { frame, index, roles, place } = seen;
       const words = [
-        rlSentence(known, frame, index, roles, false),
-        spokenRl(frame),
-        ...place.spots.flatMap((spot) => rlSpotWords(frame, spot)),
-        ...frame.comets.flatMap((comet) => rlCometWords(comet, frame)),
+        sentenceOf(known, frame, index, roles, false),
+        spokenWords(frame),
+        ...place.spots.flatMap((spot) => spotWords(frame, spot)),
+        ...frame.comets.flatMap((comet) => cometWords(comet, frame)),
         ...lastLearned(index, roles, t, 4).flat(),
-        ...rlKeys(lookOf(known, t), seen).map((item) => item.words),
+        ...keysOf(lookOf(known, t), seen).map((item) => item.words),
         ...reinforcementScene.meaning(known.run),
       ];
       for (const one of words) assert.ok(one && !/NaN|undefined|Infinity|null/.test(one), one);
-      assert.ok(rlMarks(lookOf(known, t), seen).length >= place.spots.length);
+      assert.ok(marksOf(lookOf(known, t), seen).length >= place.spots.length);
     }
   }
 });

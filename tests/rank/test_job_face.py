@@ -55,8 +55,8 @@ def test_a_strategy_uses_the_face_that_the_guide_lists() -> None:
     assert {"rank", "iterations", "report", "finish"} <= names and len(names) < 22
     used = {path.stem: {name for name, _ in attributes(path)} - names for path in STRATEGIES}
     assert {name: more for name, more in used.items() if more} == BESIDE
-    made = {name for name, _ in attributes(ROOT / "workbench/rank/job.py", "self")}
-    assert names <= {*vars(Job)} | made
+    own = {name for name, _ in attributes(ROOT / "workbench/rank/job.py", "self")}
+    assert names <= {*vars(Job)} | own
 
 
 def test_no_other_attribute_of_a_job_is_written_from_outside() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -87,6 +88,32 @@ def test_its_own_check_of_survivors_is_asked_before_anything_starts(tmp_path: Pa
     with pytest.raises(SpecError, match="not with fewer ranks"):
         wb.run(exp)
     assert wb.run(exp.replace(recovery="replace")).wait(60).ok
+
+
+HELPERS = dedent("""
+    import os, pathlib
+    with pathlib.Path(__file__).with_suffix(".log").open("a") as log:
+        print(os.getpid(), file=log)
+
+    def prepare(ids):  # the file's own, which the driver does not call
+        return ids.tolist()
+
+    def check(exp, config):
+        pass
+
+    def missing_role(config, ranks, members):
+        return ""
+""")
+
+
+def test_its_file_runs_once_in_the_driver_and_its_own_helpers_are_its_own(tmp_path: Path) -> None:
+    path = by_path(tmp_path, 'recovers="any"')
+    file = tmp_path / "mine.py"
+    file.write_text(file.read_text() + HELPERS)
+    exp = lenet(strategy=path, recovery="shrink", ranks=2, iterations=1)
+    assert wb.run(exp).wait(60).ok
+    processes = file.with_suffix(".log").read_text().split()
+    assert processes.count(str(os.getpid())) == 1
 
 
 def test_traits_are_read_and_not_run(tmp_path: Path) -> None:

@@ -14,13 +14,18 @@ Beside its traits, a strategy's file may define functions that the driver calls 
     prepare(exp, config)                  what is worked out before any rank starts
     check_survivors(config, same_ranks)   raises SpecError for options that need every rank
     missing_role(config, ranks, members)  the role that none of these ranks plays, or ""
+
+A function of such a name that has other parameters is the file's own, and is not called.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+import types
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -31,6 +36,12 @@ from workbench.user_code import source
 from workbench.user_code.source import Source, split_path
 
 Train = TypeVar("Train", bound=Callable[..., Any])
+_PARAMETERS = {
+    "check": ("exp", "config"),
+    "prepare": ("exp", "config"),
+    "check_survivors": ("config", "same_ranks"),
+    "missing_role": ("config", "ranks", "members"),
+}
 
 
 class Traits(FrozenModel):
@@ -147,11 +158,21 @@ def is_by_name(strategy: str | Source) -> bool:
 
 
 def hook(strategy: str | Source, name: str) -> Any:
-    """Return a function or class of the strategy's file; None where it has none. Runs the file."""
+    """Return a function or class of the strategy's file; None where it has none. Runs the file,
+    once as long as its text stays.
+    """
     code = source.text_of("strategies", strategy)
     if name not in code or name not in source.names_defined(code, source.shown(strategy)):
         return None
-    return getattr(source.load_module("strategies", strategy), name)
+    found = getattr(_module(strategy, code, Path.cwd()), name)
+    parameters = _PARAMETERS.get(name)
+    return found if parameters in (None, tuple(inspect.signature(found).parameters)) else None
+
+
+@lru_cache(8)
+def _module(strategy: str | Source, code: str, folder: Path) -> types.ModuleType:
+    """``folder``: where relative paths start."""
+    return source.load_module("strategies", strategy)
 
 
 def _function(strategy: str | Source) -> str:

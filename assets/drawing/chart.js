@@ -7,6 +7,7 @@
  * @typedef {{px(value: number): number, at(px: number): number, low: number, high: number,
  *   from: number, to: number}} Scale  from, to: px of low and of high
  */
+import { hatched } from "./hatch.js";
 
 /**
  * A scale from values to px, linear or logarithmic. `at` is its inverse.
@@ -81,12 +82,20 @@ export class Chart {
   }
 
   /**
-   * A line through points; stairs: level until the next point.
+   * A box hatched in an ink.
+   * @param {number} x @param {number} y @param {number} w @param {number} h @param {string} ink
+   */
+  hatch(x, y, w, h, ink) {
+    this.box(x, y, w, h, hatched(this.#colour(ink), this.ratio));
+  }
+
+  /**
+   * A line through points; stairs: level until the next point, and to `till`.
    * @param {Point[]} points
    * @param {string} colour
-   * @param {{wide?: number, dash?: number[], stairs?: boolean, alpha?: number}} [how]
+   * @param {{wide?: number, dash?: number[], stairs?: boolean, till?: number, alpha?: number}} [how]
    */
-  line(points, colour, { wide = 1, dash = [], stairs = false, alpha = 1 } = {}) {
+  line(points, colour, { wide = 1, dash = [], stairs = false, till, alpha = 1 } = {}) {
     const { g } = this;
     g.strokeStyle = this.#colour(colour);
     g.lineWidth = wide;
@@ -98,12 +107,16 @@ export class Chart {
       if (stairs) g.lineTo(x, points[i - 1][1]);
       g.lineTo(x, y);
     });
+    if (till !== undefined && points.length) g.lineTo(till, points[points.length - 1][1]);
     g.stroke();
     g.setLineDash([]);
     g.globalAlpha = 1;
   }
 
-  /** What lies between two lines. @param {Point[]} upper @param {Point[]} lower @param {string} colour */
+  /**
+   * What lies between two lines.
+   * @param {Point[]} upper @param {Point[]} lower @param {string} colour
+   */
   band(upper, lower, colour) {
     const { g } = this;
     g.fillStyle = this.#colour(colour);

@@ -5,13 +5,13 @@ import { test } from "node:test";
 import { canvas, collisions, onto } from "./canvas.js";
 import { RUN, row, tableOf } from "./rows.js";
 import { sample } from "./sample.js";
+import { Chart } from "../../assets/drawing/chart.js";
 import { drawPicture as drawShards } from "../../assets/scenes/shards/draw.js";
 import {
   drawHeld,
   drawWhen,
   chartHeight as shardChartHeight,
-  shardMoment,
-  shardX,
+  momentsScale,
 } from "../../assets/scenes/shards/charts.js";
 import { frameAt as shardsFrame } from "../../assets/scenes/shards/frame.js";
 import { indexOf as shardsIndexOf } from "../../assets/scenes/shards/index.js";
@@ -258,14 +258,14 @@ test("the charts draw, and a click finds the moment again", () => {
   onto(g);
   const t = (span.start + span.end) / 2;
   const frame = shardsFrame(index, facts, 3, t);
-  const chart = {
+  const chart = new Chart({
     g,
     ink: INK,
     font: "sans-serif",
     ratio: 1,
     width: 460,
     height: shardChartHeight(3),
-  };
+  });
   drawHeld(chart, index, frame, span, t, 0);
   assert.deepEqual(collisions(g.drawn.filter((d) => d.kind !== "line" && d.kind !== "box")), []);
   g.drawn.length = 0;
@@ -275,7 +275,8 @@ test("the charts draw, and a click finds the moment again", () => {
     6,
     "whole twice in each of three layers",
   );
-  assert.ok(Math.abs(shardMoment(span, 460, shardX(span, 460, t)) - t) < 1);
+  const moments = momentsScale(span, 460);
+  assert.ok(Math.abs(moments.at(moments.px(t)) - t) < 1);
 });
 
 test("words", () => {

@@ -5,12 +5,11 @@
  *
  * @typedef {import("./index.js").ShardsIndex} ShardsIndex
  * @typedef {import("./frame.js").ShardsFrame} ShardsFrame
- * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number,
- *   width: number, height: number}} ShardChart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
  * @typedef {{start: number, end: number}} ShardSpan
  */
+import { scale } from "../../drawing/chart.js";
 import { huesOf } from "../../drawing/glyph.js";
-import { writeAt } from "../../drawing/colors.js";
 import { countUntil } from "../../engine/search.js";
 import { bytesScale } from "./place.js";
 import { bytes, duration, ticks } from "../../engine/format.js";
@@ -21,40 +20,33 @@ const TOP = 8;
 const AXIS = 20;
 /** @param {number} layers */
 export const chartHeight = (layers) => Math.max(150, Math.min(300, 28 + layers * 16));
-/** @param {ShardSpan} span @param {number} width @param {number} t */
-export const shardX = ({ start, end }, width, t) =>
-  LEFT + Math.min(1, Math.max(0, (t - start) / Math.max(1, end - start))) * (width - LEFT - RIGHT);
-/** The moment at a place. @param {ShardSpan} span @param {number} width @param {number} x */
-export const shardMoment = ({ start, end }, width, x) =>
-  start + Math.min(1, Math.max(0, (x - LEFT) / (width - LEFT - RIGHT))) * (end - start);
+/** Where the moments of an iteration lie. @param {ShardSpan} span @param {number} width */
+export const momentsScale = ({ start, end }, width) =>
+  scale(start, Math.max(end, start + 1), LEFT, width - RIGHT, { within: true });
 
-/** @param {ShardChart} chart @param {ShardSpan} span @param {number} t */
-function drawAxisAndHead({ g, ink, font, width, height }, span, t) {
-  const base = height - AXIS;
-  g.fillStyle = ink.rule;
-  g.fillRect(LEFT, base, width - LEFT - RIGHT, 1);
+/** @param {Chart} chart @param {ShardSpan} span @param {number} t */
+function drawAxisAndHead(chart, span, t) {
+  const { width } = chart;
+  const base = chart.height - AXIS;
+  const x = momentsScale(span, width);
+  chart.box(LEFT, base, x.to - LEFT, 1, "rule");
   let free = -Infinity;
-  for (const { t: at, label } of ticks(
-    span.end - span.start,
-    Math.max(2, Math.floor((width - LEFT) / 90)),
-  )) {
-    const x = shardX(span, width, span.start + at);
+  const many = Math.max(2, Math.floor((width - LEFT) / 90));
+  for (const { t: at, label } of ticks(span.end - span.start, many)) {
+    const tick = x.px(span.start + at);
     const half = label.length * 3.4;
-    g.fillStyle = ink.rule;
-    g.fillRect(x, base, 1, 4);
-    if (x - half < free || x + half > width) continue;
-    writeAt(g, font, label, Math.max(LEFT + half - 4, x), base + 12, ink["ink-3"], "center");
-    free = x + half + 8;
+    chart.box(tick, base, 1, 4, "rule");
+    if (tick - half < free || tick + half > width) continue;
+    chart.write(label, Math.max(LEFT + half - 4, tick), base + 12, "ink-3", "center");
+    free = tick + half + 8;
   }
-  if (t < span.start || t > span.end) return;
-  g.fillStyle = ink.focus;
-  g.fillRect(shardX(span, width, t) - 1, 0, 2, base);
+  if (t >= span.start && t <= span.end) chart.playhead(x.px(t), 0, base);
 }
 
 /**
  * What each rank holds of the model, without activations, as steps; the hairline is what it would
  * hold unsharded.
- * @param {ShardChart} chart
+ * @param {Chart} chart
  * @param {ShardsIndex} index
  * @param {ShardsFrame} frame
  * @param {ShardSpan} span
@@ -62,52 +54,29 @@ function drawAxisAndHead({ g, ink, font, width, height }, span, t) {
  * @param {number} chosen
  */
 export function drawHeld(chart, index, frame, span, t, chosen) {
-  const { g, ink, font, width, height } = chart;
-  const base = height - AXIS;
-  const ranks = frame.holders.length;
-  const hues = huesOf(
-    ink,
-    frame.holders.map((h) => h.rank),
-    ranks,
-  );
-  const lines = frame.holders.map(({ rank }) => stepsIn(index.holders.get(rank), span));
+  const ranks = frame.holders.map((h) => h.rank);
+  const hues = huesOf(chart.ink, ranks, ranks.length);
+  const lines = ranks.map((rank) => stepsIn(index.holders.get(rank), span));
   const end = bytesScale(
     Math.max(frame.unsharded, 1, ...lines.flatMap((line) => line.map((p) => p.bytes))),
   );
-  const Y = (/** @type {number} */ n) => base - (n / end) * (base - TOP);
-  for (const part of [0, 0.5, 1]) {
-    g.fillStyle = ink.rule;
-    g.fillRect(LEFT, Y(end * part), width - LEFT - RIGHT, 1);
-    writeAt(
-      g,
-      font,
-      part ? bytes(end * part) : "0",
-      LEFT - 6,
-      Y(end * part),
-      ink["ink-3"],
-      "right",
-    );
-  }
+  const x = momentsScale(span, chart.width);
+  const y = scale(0, end, chart.height - AXIS, TOP);
+  chart.levels([0, end / 2, end], x, y, (n) => (n ? bytes(n) : "0"));
   lines.forEach((line, rank) => {
     if (!line.length) return;
-    g.strokeStyle = hues[rank];
-    g.lineWidth = chosen === rank ? 2.5 : 1.25;
-    g.globalAlpha = chosen < 0 || chosen === rank ? 1 : 0.45;
-    g.setLineDash(RANK_DASHES[rank % RANK_DASHES.length]);
-    g.beginPath();
-    g.moveTo(shardX(span, width, line[0].t), Y(line[0].bytes));
-    for (let i = 1; i < line.length; i++) {
-      g.lineTo(shardX(span, width, line[i].t), Y(line[i - 1].bytes));
-      g.lineTo(shardX(span, width, line[i].t), Y(line[i].bytes));
-    }
-    g.stroke();
-    g.setLineDash([]);
-    g.globalAlpha = 1;
+    chart.line(
+      line.map((p) => [x.px(p.t), y.px(p.bytes)]),
+      hues[rank],
+      {
+        wide: chosen === rank ? 2.5 : 1.25,
+        alpha: chosen < 0 || chosen === rank ? 1 : 0.45,
+        dash: RANK_DASHES[rank % RANK_DASHES.length],
+        stairs: true,
+      },
+    );
   });
-  if (frame.unsharded) {
-    g.fillStyle = ink.ideal;
-    g.fillRect(LEFT, Y(frame.unsharded) - 0.5, width - LEFT - RIGHT, 1);
-  }
+  if (frame.unsharded) chart.box(LEFT, y.px(frame.unsharded) - 0.5, x.to - LEFT, 1, "ideal");
   drawAxisAndHead(chart, span, t);
 }
 const RANK_DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // a rank is not told by colour alone
@@ -129,7 +98,7 @@ function stepsIn(holder, { start, end }) {
 
 /**
  * When a rank had each layer whole, and when its parts or sums were on their way.
- * @param {ShardChart} chart
+ * @param {Chart} chart
  * @param {ShardsIndex} index
  * @param {ShardsFrame} frame
  * @param {ShardSpan} span
@@ -137,50 +106,38 @@ function stepsIn(holder, { start, end }) {
  * @param {number} rank
  */
 export function drawWhen(chart, index, frame, span, t, rank) {
-  const { g, ink, font, width, height } = chart;
-  const base = height - AXIS;
-  const layers = frame.layers;
-  const lane = (base - 4) / Math.max(1, layers.length);
+  const { layers } = frame;
+  const x = momentsScale(span, chart.width);
+  const lane = (chart.height - AXIS - 4) / Math.max(1, layers.length);
   const holder = index.holders.get(rank);
   const every = Math.max(1, Math.ceil(13 / lane));
+  const tall = Math.max(2, Math.min(12, lane - 3));
   layers.forEach(({ name }, l) => {
     const y = 2 + l * lane;
-    const tall = Math.max(2, Math.min(12, lane - 3));
     const top = y + (lane - tall) / 2;
-    g.font = `400 11px ${font}`;
     const short = [name, name.split(".").at(-1) ?? name].find(
-      (text) => g.measureText(text).width < LEFT - 8,
+      (text) => chart.wide(text) < LEFT - 8,
     );
-    if (l % every === 0 && short)
-      writeAt(g, font, short, LEFT - 6, y + lane / 2, ink["ink-2"], "right");
-    g.fillStyle = ink.track;
-    g.fillRect(LEFT, top + tall / 2 - 0.5, width - LEFT - RIGHT, 1);
-    const held = holder?.layers.get(name);
-    const bar = (/** @type {number} */ from, /** @type {number} */ to) => {
-      const x = shardX(span, width, from);
-      g.fillRect(x, top, Math.max(0.75, shardX(span, width, to) - x), tall);
-    };
-    for (
-      let i = held ? Math.max(0, countUntil(held.t, span.start, (at) => at) - 1) : 0;
-      held && i < held.t.length && held.t[i] < span.end;
-      i++
-    ) {
-      g.fillStyle = ink.done;
-      if (held.bytes[i]) bar(held.t[i], held.t[i + 1] ?? span.end);
-    }
+    if (l % every === 0 && short) chart.write(short, LEFT - 6, y + lane / 2, "ink-2", "right");
+    chart.box(LEFT, top + tall / 2 - 0.5, x.to - LEFT, 1, "track");
     if (!holder) return;
+    const { t: times, bytes: held } = holder.layers.get(name) ?? { t: [], bytes: [] };
+    const first = Math.max(0, countUntil(times, span.start, (at) => at) - 1);
+    for (let i = first; i < times.length && times[i] < span.end; i++) {
+      if (!held[i]) continue;
+      const from = x.px(times[i]);
+      chart.box(from, top, Math.max(0.75, x.px(times[i + 1] ?? span.end) - from), tall, "done");
+    }
     for (
       let i = countUntil(holder.ways, span.end, (one) => one.start) - 1;
       i >= 0 && holder.ways[i].end >= span.start;
       i--
     ) {
-      const way = holder.ways[i];
-      if (way.layer !== name) continue;
-      g.fillStyle = ink.comm;
-      const x = shardX(span, width, way.start);
-      const w = Math.max(1, shardX(span, width, way.end) - x);
-      if (way.what === "gather") g.fillRect(x, top, w, tall / 2);
-      else g.fillRect(x, top + tall / 2, w, tall / 2);
+      const { layer, what, start, end } = holder.ways[i];
+      if (layer !== name) continue;
+      const from = x.px(start);
+      const w = Math.max(1, x.px(end) - from);
+      chart.box(from, what === "gather" ? top : top + tall / 2, w, tall / 2, "comm");
     }
   });
   drawAxisAndHead(chart, span, t);

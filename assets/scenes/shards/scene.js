@@ -9,7 +9,7 @@
  */
 import { goneInPicture } from "../../engine/lost_ranks.js";
 import { canvasView, put } from "../../chrome/canvas_scene.js";
-import { drawHeld, drawWhen, heldWords, chartHeight, shardMoment } from "./charts.js";
+import { drawHeld, drawWhen, heldWords, chartHeight, momentsScale } from "./charts.js";
 import { drawPicture, frameOf } from "./draw.js";
 import { factsOf, frameAt } from "./frame.js";
 import { indexOf } from "./index.js";
@@ -43,7 +43,7 @@ const height = (/** @type {ShardsSeen} */ { frame }) => chartHeight(frame.layers
 /** @param {number} x @param {number} width @param {ShardsSeen} _ @param {any} stage */
 function momentAt(x, width, _, stage) {
   const span = iterationAt(stage.look(performance.now()));
-  return span ? shardMoment(span, width, x) : undefined;
+  return span ? momentsScale(span, width).at(x) : undefined;
 }
 
 const build = canvasView({

@@ -234,7 +234,10 @@ export function lossAxes(width, height, iterations, losses) {
   };
 }
 
-/** Whole numbers under the axis, far enough apart for their digits. @param {LossAxes} axes */
+/**
+ * Whole numbers under the axis, far enough apart for their digits.
+ * @param {{x0: number, x1: number, span: number}} axes
+ */
 export function iterationTicks({ x0, x1, span }) {
   const least = roundUp((span * 60) / (x1 - x0));
   const apart = least <= 1 ? 1 : Number.isInteger(least) ? least : 2 * least;

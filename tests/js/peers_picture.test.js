@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { doingAt } from "../../assets/engine/rank_activity.js";
 import { scoreHeight } from "../../assets/drawing/lanes.js";
+import { Chart } from "../../assets/drawing/chart.js";
 import { drawSent, drawSpread, sentOf } from "../../assets/scenes/peers/charts.js";
 import { barScale, drawPicture as drawPeers } from "../../assets/scenes/peers/draw.js";
 import { frameOf as peersFrame } from "../../assets/scenes/peers/frame.js";
@@ -93,7 +94,7 @@ for (const [name, n, peers] of [
             [
               (g2, w) =>
                 drawSpread(
-                  { g: g2, ink: INK, font: "sans-serif", ratio: 1, width: w, height: 232 },
+                  new Chart({ g: g2, ink: INK, font: "sans-serif", width: w, height: 232 }),
                   index,
                   frame,
                   peers,
@@ -107,14 +108,13 @@ for (const [name, n, peers] of [
             [
               (g2, w) =>
                 drawSent(
-                  {
+                  new Chart({
                     g: g2,
                     ink: INK,
                     font: "sans-serif",
-                    ratio: 1,
                     width: w,
                     height: n > 8 ? 128 : Math.max(34, 4 + 17 * n),
-                  },
+                  }),
                   sentOf(index, frame, 1.5),
                   1,
                 ),

@@ -8,16 +8,16 @@
  * @typedef {import("./index.js").PeerFacts} PeerFacts
  * @typedef {import("./index.js").Spread} Spread
  * @typedef {import("./frame.js").PeersFrame} PeersFrame
- * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number,
- *   width: number, height: number}} Chart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
+ * @typedef {import("../../drawing/chart.js").Scale} Scale
  * @typedef {{rank: number, sent: number, bound: number}} Sent
- * @typedef {{x0: number, x1: number, y0: number, y1: number, span: number, log: boolean,
- *   low: number, high: number}} Axes
+ * @typedef {{x: Scale, y: Scale, log: boolean, span: number}} Axes
+ *   x: of the iterations that are done; span: their number at the right end
  */
 import { horizon, iterationTicks, roundUp } from "../../engine/losses.js";
 import { distanceWords, peerInk } from "./draw.js";
 import { firstMixing } from "./call_source.js";
-import { writeAt } from "../../drawing/colors.js";
+import { scale } from "../../drawing/chart.js";
 import { bytes, grouped } from "../../engine/format.js";
 
 const FEW = 8; // ranks that have a line each
@@ -54,29 +54,17 @@ export function spreadAxes(width, height, iterations, spreads, facts) {
   const span = horizon(iterations, (spreads[spreads.length - 1]?.iteration ?? 0) + 1);
   const up = 10 ** Math.ceil(Math.log10(top));
   const least = Math.max(up / 10 ** DECADES, 10 ** Math.floor(Math.log10(low) - 1e-9));
+  const ends = log ? [Math.min(least, up / 10), up] : [0, top];
   return {
-    x0: 46,
-    x1: width - 58,
-    y0: height - 26,
-    y1: 8,
-    span,
+    x: scale(0, span, 46, width - 58),
+    y: scale(ends[0], ends[1], height - 26, 8, { log, within: true }),
     log,
-    low: log ? Math.min(least, up / 10) : 0,
-    high: log ? up : top,
+    span,
   };
 }
 
-/** @param {Axes} axes @param {number} iteration  its end */
-export const spreadX = ({ x0, x1, span }, iteration) => x0 + ((x1 - x0) * (iteration + 1)) / span;
-/** @param {Axes} axes @param {number} d */
-export function spreadY({ y0, y1, log, low, high }, d) {
-  const share = log
-    ? (Math.log10(Math.max(d, low)) - Math.log10(low)) / (Math.log10(high) - Math.log10(low))
-    : (d - low) / (high - low);
-  return y0 - (y0 - y1) * Math.max(0, Math.min(1, share));
-}
-/** The iteration under a place of the chart. @param {Axes} axes @param {number} x */
-export const spreadAtX = ({ x0, x1, span }, x) => Math.round(((x - x0) / (x1 - x0)) * span) - 1;
+/** The iteration under a place of the chart. @param {Axes} axes @param {number} px */
+export const spreadAtX = ({ x }, px) => Math.round(x.at(px)) - 1;
 
 /**
  * What mixing alone would leave of the disagreement: from where it was greatest on, times λ₂ an
@@ -108,22 +96,22 @@ export function mixingAlone(spreads, at, facts) {
  * @param {(one: Spread) => number} value
  * @returns {[number, number][]}
  */
-export function spreadPoints(spreads, axes, from, to, value) {
+export function spreadPoints(spreads, { x, y, span }, from, to, value) {
   const points = /** @type {[number, number][]} */ ([]);
-  const dense = axes.span > 2 * (axes.x1 - axes.x0);
+  const dense = span > 2 * (x.to - x.from);
   let column = NaN;
   let least = Infinity;
   let most = -Infinity;
   const put = () => {
     if (most === -Infinity) return;
-    points.push([column, spreadY(axes, most)]);
-    if (least !== most) points.push([column, spreadY(axes, least)]);
+    points.push([column, y.px(most)]);
+    if (least !== most) points.push([column, y.px(least)]);
     [least, most] = [Infinity, -Infinity];
   };
   for (let i = Math.max(0, from); i < to; i++) {
-    const x = spreadX(axes, spreads[i].iteration);
+    const end = x.px(spreads[i].iteration + 1);
     const d = value(spreads[i]);
-    const bin = dense ? Math.floor(x) : x;
+    const bin = dense ? Math.floor(end) : end;
     if (!Number.isFinite(d)) continue;
     if (bin !== column) put();
     column = bin;
@@ -144,75 +132,48 @@ export function spreadPoints(spreads, axes, from, to, value) {
  * @param {boolean} held
  * @param {number[]} averaged  iterations in which they mixed, as measured
  */
-export function drawSpread(
-  { g, ink, font, width, height },
-  index,
-  frame,
-  facts,
-  iterations,
-  chosen,
-  held,
-  averaged,
-) {
+export function drawSpread(chart, index, frame, facts, iterations, chosen, held, averaged) {
   const { spreads } = index;
-  const axes = spreadAxes(width, height, iterations, spreads, facts);
-  const { x0, x1, y0, y1 } = axes;
+  const { g, ink } = chart;
+  const axes = spreadAxes(chart.width, chart.height, iterations, spreads, facts);
+  const { from: x0, to: x1 } = axes.x;
+  const { from: y0, to: y1 } = axes.y;
   const ranks = frame.peers.length;
-  const few = ranks <= FEW;
-  drawSpreadGrid(g, ink, font, axes);
-  if (!spreads.length)
-    return writeAt(
-      g,
-      font,
-      "appears with the first iteration of all",
-      (x0 + x1) / 2,
-      (y0 + y1) / 2 - 9,
-      ink["ink-3"],
-      "center",
-    );
-  const left = frame.at ? spreadX(axes, spreads[frame.at - 1].iteration) : x0;
-  g.fillStyle = ink.panel;
-  g.fillRect(left, y1, Math.max(0, x1 - left), y0 - y1); // what is still to come
+  drawSpreadGrid(chart, axes);
+  if (!spreads.length) {
+    const words = "appears with the first iteration of all";
+    return chart.write(words, (x0 + x1) / 2, (y0 + y1) / 2 - 9, "ink-3", "center");
+  }
+  const left = frame.at ? axes.x.px(spreads[frame.at - 1].iteration + 1) : x0;
+  chart.box(left, y1, Math.max(0, x1 - left), y0 - y1, "panel"); // what is still to come
   const line = (
     /** @type {string} */ colour,
     /** @type {number} */ wide,
-    /** @type {number} */ from,
-    /** @type {number} */ to,
     /** @type {(one: Spread) => number} */ value,
-  ) => {
-    const points = spreadPoints(spreads, axes, from, to, value);
-    g.strokeStyle = colour;
-    g.lineWidth = wide;
-    g.beginPath();
-    points.forEach(([x, y], i) => (i ? g.lineTo(x, y) : g.moveTo(x, y)));
-    g.stroke();
-  };
+    from = 0,
+    to = frame.at,
+  ) => chart.line(spreadPoints(spreads, axes, from, to, value), colour, { wide });
+  const rms = (/** @type {Spread} */ one) => one.rms;
+  const of = (/** @type {number} */ rank) => (/** @type {Spread} */ one) => one.of.get(rank) ?? NaN;
   g.lineJoin = "round";
-  if (frame.at < spreads.length)
-    line(ink.edge, 1.25, Math.max(0, frame.at - 1), spreads.length, (one) => one.rms);
-  if (few)
+  if (frame.at < spreads.length) line("edge", 1.25, rms, Math.max(0, frame.at - 1), spreads.length);
+  if (ranks <= FEW)
     for (let rank = 0; rank < ranks; rank++)
-      line(
-        peerInk(ink, rank, ranks),
-        rank === chosen ? 2.5 : 1,
-        0,
-        frame.at,
-        (one) => one.of.get(rank) ?? NaN,
-      );
+      line(peerInk(ink, rank, ranks), rank === chosen ? 2.5 : 1, of(rank));
   else {
-    line(ink.edge, 1, 0, frame.at, (one) => Math.max(...one.of.values()));
-    line(ink.edge, 1, 0, frame.at, (one) => Math.min(...one.of.values()));
-    if (chosen >= 0) line(ink.focus, 2, 0, frame.at, (one) => one.of.get(chosen) ?? NaN);
+    line("edge", 1, (one) => Math.max(...one.of.values()));
+    line("edge", 1, (one) => Math.min(...one.of.values()));
+    if (chosen >= 0) line("focus", 2, of(chosen));
   }
-  line(ink.ink, 2, 0, frame.at, (one) => one.rms);
-  drawMixingAlone(g, ink, axes, spreads, frame, facts);
-  drawMixings(g, ink, axes, facts, averaged, frame.done);
-  if (held) ((g.fillStyle = ink.focus), g.fillRect(left - 0.75, y1, 1.5, y0 - y1));
+  line("ink", 2, rms);
+  drawMixingAlone(chart, axes, spreads, frame, facts);
+  drawMixings(chart, axes, facts, averaged, frame.done);
+  if (held) chart.box(left - 0.75, y1, 1.5, y0 - y1, "focus");
   const now = frame.at ? spreads[frame.at - 1].rms : NaN;
   if (!Number.isFinite(now)) return;
-  const y = Math.max(y1 + 8, Math.min(y0 - 20, spreadY(axes, now)));
-  writeAt(g, font, distanceWords(now), x1 + 7, y, ink.ink, "left", true);
-  writeAt(g, font, "all", x1 + 7, y + 13, ink["ink-2"]);
+  const y = Math.max(y1 + 8, Math.min(y0 - 20, axes.y.px(now)));
+  chart.write(distanceWords(now), x1 + 7, y, "ink", "left", true);
+  chart.write("all", x1 + 7, y + 13);
 }
 
 /** @param {number} d */
@@ -223,71 +184,57 @@ const gridWords = (d) =>
       ? String(Number(d.toPrecision(3)))
       : d.toExponential(0).replace("e+", "e").replace("-", "−");
 
-/**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {Axes} axes
- */
-function drawSpreadGrid(g, ink, font, axes) {
-  const { x0, x1, y0, log, low, high, span } = axes;
+/** @param {Chart} chart @param {Axes} axes */
+function drawSpreadGrid(chart, { x, y, log, span }) {
+  const [low, high] = [y.low, y.high * 1.0001];
   const marks = [];
-  if (log) for (let d = low; d <= high * 1.0001; d *= 10) marks.push(d);
-  else
-    for (let k = 0, apart = roundUp(high / 4); k * apart <= high * 1.0001; k++)
-      marks.push(k * apart);
+  if (log) for (let d = low; d <= high; d *= 10) marks.push(d);
+  else for (let k = 0, apart = roundUp(y.high / 4); k * apart <= high; k++) marks.push(k * apart);
   for (const d of marks) {
-    const y = Math.round(spreadY(axes, d));
-    g.fillStyle = d === low ? ink.edge : ink.rule;
-    g.fillRect(x0, y, x1 - x0, 1);
-    writeAt(g, font, gridWords(d), x0 - 6, y + 0.5, ink["ink-3"], "right");
+    const at = Math.round(y.px(d));
+    chart.box(x.from, at, x.to - x.from, 1, d === low ? "edge" : "rule");
+    chart.write(gridWords(d), x.from - 6, at + 0.5, "ink-3", "right");
   }
-  for (const i of iterationTicks({ ...axes, apart: 0 }))
-    writeAt(g, font, grouped(i), x0 + ((x1 - x0) * i) / span, y0 + 17, ink["ink-3"], "center");
+  for (const i of iterationTicks({ x0: x.from, x1: x.to, span }))
+    chart.write(grouped(i), x.px(i), y.from + 17, "ink-3", "center");
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Chart} chart
  * @param {Axes} axes
  * @param {Spread[]} spreads
  * @param {PeersFrame} frame
  * @param {PeerFacts | null} facts
  */
-function drawMixingAlone(g, ink, axes, spreads, frame, facts) {
+function drawMixingAlone(chart, { x, y, span }, spreads, frame, facts) {
   const alone = mixingAlone(spreads, frame.at, facts);
   if (!alone) return;
-  const gone = (/** @type {number} */ k) => alone.rms * alone.rate ** (k - alone.iteration);
-  const last = Math.min(
-    axes.span - 1,
-    alone.iteration + Math.ceil(Math.log(axes.low / alone.rms) / Math.log(alone.rate)),
+  const { iteration, rms, rate } = alone;
+  const last = Math.min(span - 1, iteration + Math.ceil(Math.log(y.low / rms) / Math.log(rate)));
+  chart.line(
+    [
+      [x.px(iteration + 1), y.px(rms)],
+      [x.px(last + 1), y.px(rms * rate ** (last - iteration))], // straight: the axis is logarithmic
+    ],
+    "ideal",
+    { wide: 0.9 },
   );
-  g.strokeStyle = ink.ideal;
-  g.lineWidth = 0.9;
-  g.beginPath();
-  g.moveTo(spreadX(axes, alone.iteration), spreadY(axes, alone.rms));
-  g.lineTo(spreadX(axes, last), spreadY(axes, gone(last))); // straight: the axis is logarithmic
-  g.stroke();
 }
 
 /**
  * When all mix, under the axis: as planned, and as it was.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Chart} chart
  * @param {Axes} axes
  * @param {PeerFacts | null} facts
  * @param {number[]} averaged
  * @param {number} done
  */
-function drawMixings(g, ink, axes, facts, averaged, done) {
+function drawMixings(chart, { x, y, span }, facts, averaged, done) {
   const every = facts?.every ?? 1;
-  const first = firstMixing(facts);
-  if (every < 2 || ((axes.x1 - axes.x0) * every) / axes.span < MIXING_APART) return;
-  g.fillStyle = ink.ideal;
-  for (let k = first; k < axes.span; k += every)
-    g.fillRect(spreadX(axes, k) - 0.4, axes.y0 + 1, 0.8, 7);
-  g.fillStyle = ink.comm;
-  for (const k of averaged) if (k < done) g.fillRect(spreadX(axes, k) - 1.5, axes.y0 + 2, 3, 6);
+  if (every < 2 || ((x.to - x.from) * every) / span < MIXING_APART) return;
+  for (let k = firstMixing(facts); k < span; k += every)
+    chart.box(x.px(k + 1) - 0.4, y.from + 1, 0.8, 7, "ideal");
+  for (const k of averaged) if (k < done) chart.box(x.px(k + 1) - 1.5, y.from + 2, 3, 6, "comm");
 }
 
 /**
@@ -302,11 +249,10 @@ export const sentOf = (index, frame, share) =>
   frame.peers.map(({ rank, sent, done }) => ({ rank, sent, bound: share * index.largest * done }));
 
 /** @param {Chart} chart @param {Sent[]} all @param {number} chosen */
-export function drawSent({ g, ink, font, width, height }, all, chosen) {
-  const left = 50;
-  const right = width - 66;
+export function drawSent(chart, all, chosen) {
+  const { width, height } = chart;
   const most = Math.max(1, ...all.map((one) => Math.max(one.sent, one.bound)));
-  const scale = roundUp(most);
+  const x = scale(0, roundUp(most), 50, width - 66);
   const pitch = (height - 4) / Math.max(1, all.length);
   const tall = Math.max(1, Math.min(14, pitch - (pitch > 6 ? 3 : 0.5)));
   const named = pitch >= 13 ? 1 : Math.ceil(13 / pitch);
@@ -315,26 +261,14 @@ export function drawSent({ g, ink, font, width, height }, all, chosen) {
     const y = 2 + i * pitch + (pitch - tall) / 2;
     const middle = Math.max(6, Math.min(height - 6, y + tall / 2));
     const names = i % named === 0 && middle - written >= 12.5;
-    const to = left + ((right - left) * sent) / scale;
-    if (names) written = middle;
-    if (names)
-      writeAt(
-        g,
-        font,
-        `rank ${rank}`,
-        left - 6,
-        middle,
-        rank === chosen ? ink.focus : ink["ink-2"],
-        "right",
-      );
-    g.fillStyle = ink.track;
-    g.fillRect(left, y, right - left, tall);
-    g.fillStyle = ink.comm;
-    g.fillRect(left, y, Math.max(0, to - left), tall);
-    if (bound > 0)
-      ((g.fillStyle = ink.ideal),
-        g.fillRect(left + ((right - left) * bound) / scale - 0.5, y - 1, 1.25, tall + 2));
-    if (names) writeAt(g, font, bytes(sent), right + 6, middle, ink["ink-2"]);
+    if (names) {
+      written = middle;
+      chart.write(`rank ${rank}`, x.from - 6, middle, rank === chosen ? "focus" : "ink-2", "right");
+    }
+    chart.box(x.from, y, x.to - x.from, tall, "track");
+    chart.box(x.from, y, Math.max(0, x.px(sent) - x.from), tall, "comm");
+    if (bound > 0) chart.box(x.px(bound) - 0.5, y - 1, 1.25, tall + 2, "ideal");
+    if (names) chart.write(bytes(sent), x.to + 6, middle);
   });
 }
 

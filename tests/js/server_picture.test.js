@@ -7,6 +7,7 @@ import {
   stairsOf,
   stalenessOf,
 } from "../../assets/scenes/server/charts.js";
+import { Chart } from "../../assets/drawing/chart.js";
 import { drawShares, sharesUntil } from "../../assets/scenes/server/shares_chart.js";
 import { drawPicture as drawServer } from "../../assets/scenes/server/draw.js";
 import { boundOf, frameOf as serverFrame } from "../../assets/scenes/server/frame.js";
@@ -138,14 +139,14 @@ for (const [name, how] of smaller(RUNS, ["16 × 2, ssp", "24 × 1, ssp", "8 × 4
             [(c) => drawStaleness(c, stalenessOf(index, look.t), { ...rule, drop_above: 4 }), 204],
             [(c) => drawShares(c, sharesUntil(index, look.t, boundOf(rule, 24))), 204],
           ]) {
-            const chart = {
+            const chart = new Chart({
               g: canvas(),
               ink: INK,
               font: "sans-serif",
               ratio: 1,
               width: wide,
               height: chartHeight(workers),
-            };
+            });
             draw(chart);
             const marks = chart.g.drawn;
             const own = marks.filter((d) => d.kind === "text");

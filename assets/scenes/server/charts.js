@@ -7,13 +7,13 @@
  * @typedef {import("./index.js").ServerIndex} ServerIndex
  * @typedef {import("./call_source.js").Rounds} Rounds
  * @typedef {import("./frame.js").Rule} Rule
- * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number,
- *   width: number, height: number}} Chart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
+ * @typedef {import("../../drawing/chart.js").Point} Point
+ * @typedef {import("../../drawing/chart.js").Scale} Scale
  */
-import { hatched } from "../../drawing/hatch.js";
+import { scale } from "../../drawing/chart.js";
 import { countUntil } from "../../engine/search.js";
 import { turnAt } from "./lookups.js";
-import { writeAt } from "../../drawing/colors.js";
 
 const STAIR_ROUNDS = 16;
 export const NAMED_WORKERS = 8;
@@ -21,8 +21,8 @@ const EACH_HIGH = 8; // px of a worker in the chart of their time, where they ar
 const LEAST_BINS = 10;
 /** Height of the charts; it depends on the workers only. @param {number} workers */
 export const chartHeight = (workers) => Math.max(130, 40 + workers * EACH_HIGH);
-/** @param {Record<string, string>} ink @param {number} rank */
-const identity = (ink, rank) => ink[`s${((rank % 8) + 8) & 7}`]; // eight identities, then again
+/** @param {number} rank */
+const identity = (rank) => `s${((rank % 8) + 8) & 7}`; // eight identities, then again
 
 /**
  * Iterations that each worker had started, over the last rounds.
@@ -63,115 +63,86 @@ export function stairsOf(index, rounds, t) {
  * @param {number} t
  * @param {number} chosen  a rank, or -1
  */
-export function drawStairs({ g, ink, font, width, height }, index, rounds, rule, t, chosen) {
+export function drawStairs(chart, index, rounds, rule, t, chosen) {
   const { from, to, min, stairs } = stairsOf(index, rounds, t);
   const few = stairs.length <= NAMED_WORKERS;
-  const left = 30;
-  const right = width - 66;
-  const top = 6;
-  const bottom = height - 20;
   const reach = rule.low ?? 0;
   const values = stairs.flatMap(({ points }) => points.map(([, c]) => c));
   const slow = min.map(([, c]) => c);
   const lo = Math.max(0, Math.min(...slow, ...values, Infinity));
-  const hi = Math.max(1, ...values, ...slow.map((c) => c + (rule.models > 1 ? 0 : reach))) + 0.6;
+  const high = Math.max(1, ...values, ...slow.map((c) => c + (rule.models > 1 ? 0 : reach))) + 0.6;
   const low = Number.isFinite(lo) ? lo - 0.4 : 0;
-  const X = (/** @type {number} */ v) => left + ((v - from) / (to - from)) * (right - left);
-  const Y = (/** @type {number} */ c) =>
-    bottom - ((c - low) / Math.max(1, hi - low)) * (bottom - top);
-  const stair = (/** @type {[number, number][]} */ points, /** @type {number} */ up) => {
-    points.forEach(([v, c], i) => {
-      if (!i) return g.moveTo(X(v), Y(c + up));
-      g.lineTo(X(v), Y(points[i - 1][1] + up));
-      g.lineTo(X(v), Y(c + up));
-    });
-    if (points.length) g.lineTo(X(to), Y(points[points.length - 1][1] + up));
-  };
+  const x = scale(from, to, 30, chart.width - 66);
+  const y = scale(low, Math.max(low + 1, high), chart.height - 20, 6);
+  const stair = (/** @type {Point[]} */ points, up = 0) =>
+    points.map(([v, c]) => /** @type {Point} */ ([x.px(v), y.px(c + up)]));
   if (rule.low !== null && min.length && rule.models <= 1) {
     // of several models each has a band of its own
-    g.fillStyle = ink.panel;
-    for (let i = 0; i < min.length; i++)
-      g.fillRect(
-        X(min[i][0]),
-        Y(min[i][1] + reach),
-        X(min[i + 1]?.[0] ?? to) - X(min[i][0]),
-        Y(min[i][1]) - Y(min[i][1] + reach),
-      );
-    g.strokeStyle = ink.wait;
-    g.lineWidth = 2;
-    g.setLineDash([4, 2]);
-    g.beginPath();
-    stair(min, reach);
-    g.stroke();
-    g.setLineDash([]);
+    min.forEach(([v, c], i) => {
+      const top = y.px(c + reach);
+      chart.box(x.px(v), top, x.px(min[i + 1]?.[0] ?? to) - x.px(v), y.px(c) - top, "panel");
+    });
+    chart.line(stair(min, reach), "wait", { wide: 2, dash: [4, 2], stairs: true, till: x.to });
   }
-  const last = stairs.map(({ rank, points }) => ({
-    rank,
-    c: points[points.length - 1]?.[1] ?? 0,
-    points,
-  }));
+  const last = stairs.map((one) => ({ ...one, c: one.points.at(-1)?.[1] ?? 0 }));
   const least = Math.min(...last.map((s) => s.c));
   const most = Math.max(...last.map((s) => s.c));
-  for (const { rank, points, c } of last) {
-    g.strokeStyle = few || rank === chosen ? identity(ink, rank) : ink.edge;
-    g.lineWidth = rank === chosen ? 3 : c === least && least < most ? 2.5 : 1.5;
-    g.beginPath();
-    stair(points, 0);
-    g.stroke();
+  for (const { rank, points, c } of last)
+    chart.line(stair(points), few || rank === chosen ? identity(rank) : "edge", {
+      wide: rank === chosen ? 3 : c === least && least < most ? 2.5 : 1.5,
+      stairs: true,
+      till: x.to,
+    });
+  const first = (/** @type {number} */ c) => last.find((one) => one.c === c);
+  const named = few ? last : last.filter((s) => s === first(least) || s === first(most));
+  nameEnds(
+    chart,
+    named.map((s) => ({ rank: s.rank, y: y.px(s.c) })),
+    x.to,
+    y.from + 4,
+    few,
+  );
+  const each =
+    [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(
+      (k) => (k * (y.from - y.to)) / (y.high - low) >= 18,
+    ) ?? 2000;
+  for (let c = Math.ceil(Math.max(0, low) / each) * each; c < high; c += each) {
+    chart.write(String(c), x.from - 6, y.px(c), "ink-3", "right");
+    chart.box(x.from - 3, y.px(c), 3, 1, "edge");
   }
-  const named = few
-    ? last
-    : last.filter((s, i) =>
-        s.c === least
-          ? last.findIndex((o) => o.c === least) === i
-          : s.c === most && last.findIndex((o) => o.c === most) === i,
-      );
-  const ends = named.map((s) => ({ ...s, y: Y(s.c) })).sort((a, b) => a.y - b.y || a.rank - b.rank);
+  drawSeconds(chart, x, y.from + 12);
+}
+
+/**
+ * The names of lines at their right ends, far enough apart to be read.
+ * @param {Chart} chart
+ * @param {{rank: number, y: number}[]} ends
+ * @param {number} right @param {number} room  px
+ * @param {boolean} few  each has a colour of its own
+ */
+function nameEnds(chart, ends, right, room, few) {
   const apart = 12;
-  const room = bottom + 4;
+  ends.sort((a, b) => a.y - b.y || a.rank - b.rank);
   ends.forEach((e, i) => i && (e.y = Math.max(e.y, ends[i - 1].y + apart)));
   for (let i = ends.length - 1; i >= 0; i--)
     ends[i].y = Math.min(ends[i].y, i === ends.length - 1 ? room : ends[i + 1].y - apart);
   for (const { rank, y } of ends) {
-    g.fillStyle = few ? identity(ink, rank) : ink.edge;
-    g.fillRect(right + 3, y - 3, 4, 6);
-    writeAt(g, font, `worker ${rank}`, right + 11, y, ink["ink-2"]);
+    chart.box(right + 3, y - 3, 4, 6, few ? identity(rank) : "edge");
+    chart.write(`worker ${rank}`, right + 11, y);
   }
-  const each =
-    [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(
-      (k) => (k * (bottom - top)) / Math.max(1, hi - low) >= 18,
-    ) ?? 2000;
-  for (let c = Math.ceil(Math.max(0, low) / each) * each; c < hi; c += each) {
-    writeAt(g, font, String(c), left - 6, Y(c), ink["ink-3"], "right");
-    g.fillStyle = ink.edge;
-    g.fillRect(left - 3, Y(c), 3, 1);
-  }
-  drawSeconds(g, ink, font, from, to, X, bottom + 12);
 }
 
-/**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {number} from
- * @param {number} to
- * @param {(t: number) => number} X
- * @param {number} y
- */
-function drawSeconds(g, ink, font, from, to, X, y) {
-  const span = to - from;
-  const raw = span / 5;
+/** @param {Chart} chart @param {Scale} x  of times @param {number} y */
+function drawSeconds(chart, { low: from, high: to, px }, y) {
+  const raw = (to - from) / 5;
   const unit = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
   const apart = unit * ([1, 2, 5, 10].find((k) => k * unit >= raw) ?? 10);
   const places = Math.max(0, Math.min(6, -Math.floor(Math.log10(apart / 1e9) + 1e-9)));
   const now = `${(to / 1e9).toFixed(places + 1)} s`;
-  g.font = `700 11px ${font}`;
-  const wide = g.measureText(now).width;
-  const end = X(to);
-  writeAt(g, font, now, end, y, ink.ink, "right", true);
+  const free = px(to) - chart.wide(now, true) - 6;
+  chart.write(now, px(to), y, "ink", "right", true);
   for (let v = Math.ceil(from / apart) * apart; v < to; v += apart)
-    if (X(v) + 16 < end - wide - 6)
-      writeAt(g, font, (v / 1e9).toFixed(places), X(v), y, ink["ink-3"], "center");
+    if (px(v) + 16 < free) chart.write((v / 1e9).toFixed(places), px(v), y, "ink-3", "center");
 }
 
 /**
@@ -212,74 +183,57 @@ export function stalenessOf(index, t) {
 }
 
 /** @param {Chart} chart @param {ReturnType<typeof stalenessOf>} found @param {Rule} rule */
-export function drawStaleness(
-  { g, ink, font, ratio, width, height },
-  { counts, mean, n, dropped, stalest },
-  rule,
-) {
+export function drawStaleness(chart, { counts, mean, n, dropped, stalest }, rule) {
+  const { width, height } = chart;
   const bins = Math.max(LEAST_BINS, counts.length) + 1;
   const each = (width - 6) / bins;
   const y0 = height - 34;
   const top = 20;
   const most = Math.max(1, ...counts);
   const every = [1, 2, 5, 10, 20, 50].find((k) => k * each > 22) ?? 100;
-  const up = (/** @type {number} */ count) =>
-    count ? Math.max(1, (count / most) * (y0 - top)) : 0;
+  const stalestBox = (/** @type {number[]} */ ...[x, y, w, h]) => {
+    if (!stalest) return;
+    chart.box(x, y, w, h, identity(stalest.rank));
+    chart.hatch(x, y, w, h, "ground");
+  };
   counts.forEach((count, d) => {
-    const mine = stalest?.counts[d] ?? 0;
     const x = d * each + 1;
     const w = Math.max(1, each - 2);
-    const whole = up(count);
-    const part = count ? (whole * mine) / count : 0;
-    g.fillStyle = ink.edge;
-    g.fillRect(x, y0 - whole + part, w, whole - part);
-    if (!part || !stalest) return;
-    g.fillStyle = identity(ink, stalest.rank);
-    g.fillRect(x, y0 - whole, w, part);
-    g.fillStyle = hatched(ink.ground, ratio);
-    g.fillRect(x, y0 - whole, w, part);
+    const whole = count ? Math.max(1, (count / most) * (y0 - top)) : 0;
+    const part = count ? (whole * (stalest?.counts[d] ?? 0)) / count : 0;
+    chart.box(x, y0 - whole + part, w, whole - part, "edge");
+    if (part) stalestBox(x, y0 - whole, w, part);
   });
-  g.fillStyle = ink.edge;
-  g.fillRect(0, y0, width - 6, 1);
-  for (let d = 0; d < bins; d += every)
-    writeAt(
-      g,
-      font,
-      String(d),
-      Math.max(3.5 * String(d).length, (d + 0.5) * each),
-      y0 + 10,
-      ink["ink-3"],
-      "center",
-    );
+  chart.box(0, y0, width - 6, 1, "edge");
+  for (let d = 0; d < bins; d += every) {
+    const x = Math.max(3.5 * String(d).length, (d + 0.5) * each);
+    chart.write(String(d), x, y0 + 10, "ink-3", "center");
+  }
   if (rule.drop_above !== null) {
     const x = (rule.drop_above + 1) * each;
     const words = `dropped above ${rule.drop_above}`;
-    g.strokeStyle = ink.fault;
-    g.lineWidth = 1.5;
-    g.setLineDash([3, 2]);
-    g.beginPath();
-    g.moveTo(Math.min(width - 6, x), top - 4);
-    g.lineTo(Math.min(width - 6, x), y0);
-    g.stroke();
-    g.setLineDash([]);
-    g.font = `400 11px ${font}`;
-    const half = g.measureText(words).width / 2;
-    writeAt(g, font, words, Math.max(half, Math.min(width - half, x)), 8, ink.fault, "center");
+    const at = Math.min(width - 6, x);
+    chart.line(
+      [
+        [at, top - 4],
+        [at, y0],
+      ],
+      "fault",
+      { wide: 1.5, dash: [3, 2] },
+    );
+    const half = chart.wide(words) / 2;
+    chart.write(words, Math.max(half, Math.min(width - half, x)), 8, "fault", "center");
   }
   const words = n
     ? `mean ${mean.toFixed(1)}${dropped ? ` · ${dropped} dropped` : ""}`
     : "no update yet";
-  writeAt(g, font, words, 0, height - 8, ink["ink-2"]);
+  chart.write(words, 0, height - 8);
   if (!stalest) return;
-  g.font = `400 11px ${font}`;
-  const x = g.measureText(words).width + 12;
+  const x = chart.wide(words) + 12;
   const label = `worker ${stalest.rank}, mean ${stalest.mean.toFixed(1)}`;
-  if (x + 14 + g.measureText(label).width > width) return;
-  g.fillStyle = identity(ink, stalest.rank);
-  g.fillRect(x, height - 13, 10, 10);
-  g.fillStyle = hatched(ink.ground, ratio);
-  g.fillRect(x, height - 13, 10, 10);
-  writeAt(g, font, label, x + 14, height - 8, ink["ink-2"]);
+  if (x + 14 + chart.wide(label) > width) return;
+  stalestBox(x, height - 13, 10, 10);
+  chart.write(label, x + 14, height - 8);
 }
 
 /** Iterations started, in words. @param {ServerIndex} index @param {number} t */

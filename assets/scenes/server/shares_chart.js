@@ -3,10 +3,9 @@
  * Where each worker's time went, up to the playhead: a bar a worker, in parts.
  *
  * @typedef {import("./index.js").ServerIndex} ServerIndex
- * @typedef {import("./charts.js").Chart} Chart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
  */
 import { TURN_PARTS, partsUntil } from "./worker_time.js";
-import { writeAt } from "../../drawing/colors.js";
 import { hatched } from "../../drawing/hatch.js";
 import { percent } from "../../engine/format.js";
 
@@ -63,21 +62,15 @@ export function drawPart(g, ink, ratio, part, x, y, w, h) {
 
 /**
  * Return where the key to the parts of a worker's time goes, on as many lines as it needs.
- * @param {CanvasRenderingContext2D} g
- * @param {string} font
- * @param {number} width
+ * @param {Chart} chart
  */
-function partsKey(g, font, width) {
-  g.font = `400 11px ${font}`;
+function partsKey(chart) {
   let x = 0;
   let line = 0;
   const key = TURN_PARTS.map((name, part) => {
     const words = part === 4 ? "server" : name;
-    const wide = 13 + g.measureText(words).width;
-    if (x + wide > width) {
-      x = 0;
-      line += 1;
-    }
+    const wide = 13 + chart.wide(words);
+    if (x + wide > chart.width) ((x = 0), (line += 1));
     const at = { words, part, x, line };
     x += wide + 7;
     return at;
@@ -86,40 +79,32 @@ function partsKey(g, font, width) {
 }
 
 /** @param {Chart} chart @param {ReturnType<typeof sharesUntil>} workers */
-export function drawShares({ g, ink, font, ratio, width, height }, workers) {
+export function drawShares(chart, workers) {
+  const { g, ink, ratio, width, height } = chart;
   const left = 58;
-  const right = width - 42;
-  const { key, lines } = partsKey(g, font, width);
+  const long = width - 42 - left;
+  const { key, lines } = partsKey(chart);
   const room = height - 24 - KEY_LINE * (lines - 1);
   const pitch = Math.min(27, room / Math.max(1, workers.length));
   const tall = Math.min(16, pitch - 2);
   const every = pitch >= 12 ? 1 : 2;
   workers.forEach(({ rank, shares }, i) => {
     const y = i * pitch + 2;
+    const middle = y + tall / 2;
     let x = left;
-    if (i % every === 0) writeAt(g, font, `worker ${rank}`, 0, y + tall / 2, ink["ink-2"]);
-    g.fillStyle = ink.track;
-    if (!shares.some(Boolean)) g.fillRect(left, y, right - left, tall);
+    if (i % every === 0) chart.write(`worker ${rank}`, 0, middle);
+    if (!shares.some(Boolean)) chart.box(left, y, long, tall, "track");
     shares.forEach((share, part) => {
-      drawPart(g, ink, ratio, part, x, y, share * (right - left) - 0.75, tall);
-      x += share * (right - left);
+      drawPart(g, ink, ratio, part, x, y, share * long - 0.75, tall);
+      x += share * long;
     });
     if (shares[3] >= 0.005 && i % every === 0)
-      writeAt(
-        g,
-        font,
-        `${Math.round(shares[3] * 100)} %`,
-        width,
-        y + tall / 2,
-        ink.wait,
-        "right",
-        true,
-      );
+      chart.write(`${Math.round(shares[3] * 100)} %`, width, middle, "wait", "right", true);
   });
   key.forEach(({ words, part, x, line }) => {
     const y = height - 13 - KEY_LINE * (lines - 1 - line);
     drawPart(g, ink, ratio, part, x, y, 10, 10);
-    writeAt(g, font, words, x + 13, y + 5, ink["ink-2"]);
+    chart.write(words, x + 13, y + 5);
   });
 }
 

@@ -9,6 +9,7 @@ import {
   spokenWords,
 } from "../../assets/scenes/reinforcement/captions.js";
 import { updatesOf } from "../../assets/scenes/reinforcement/call_source.js";
+import { Chart } from "../../assets/drawing/chart.js";
 import {
   CHART,
   bytesByKind,
@@ -307,7 +308,7 @@ for (const name of RUNS)
           const paper = canvas();
           const w = width >= 728 ? 293 : 292;
           draw(
-            { g: paper, ink: INK, font: "sans-serif", width: w, height: CHART },
+            new Chart({ g: paper, ink: INK, font: "sans-serif", width: w, height: CHART }),
             seen.index,
             seen.roles,
             t,

@@ -6,13 +6,14 @@
  *
  * @typedef {import("./index.js").RlIndex} RlIndex
  * @typedef {import("./index.js").RlRoles} RlRoles
- * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, width: number,
- *   height: number}} Chart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
+ * @typedef {import("../../drawing/chart.js").Point} Point
+ * @typedef {{bins: Bin[], colour: string, dash: number[], name: string}} Line
  * @typedef {{t: number, mean: number, low: number, high: number, many: number}} Bin
  */
 import { bytes, duration, ticks } from "../../engine/format.js";
 import { countUntil } from "../../engine/search.js";
-import { writeAt } from "../../drawing/colors.js";
+import { scale } from "../../drawing/chart.js";
 import { EPISODES } from "./captions.js";
 import { inBundles } from "./index.js";
 import { shortNumber } from "./lines.js";
@@ -80,74 +81,62 @@ export function roundLevels(low, high) {
 /**
  * A line through bins; axes with round numbers.
  * @param {Chart} chart
- * @param {{bins: Bin[], colour: string, dash: number[], name: string}[]} lines
+ * @param {Line[]} lines
  * @param {number} from
  * @param {number} t
  * @param {boolean} zero  0 is on the axis
  * @param {boolean} band  from the lowest to the highest is shaded
  */
-function drawBinned({ g, ink, font, width, height }, lines, from, t, zero, band) {
-  const left = 34;
-  const right = width - 4;
-  const top = lines.length > 1 ? 22 : 8;
-  const bottom = height - 20;
+function drawBinned(chart, lines, from, t, zero, band) {
+  const bottom = chart.height - 20;
+  const x = scale(from, Math.max(t, from + 1), 34, chart.width - 4);
   const all = lines.flatMap(({ bins }) => bins);
-  if (!all.length) return writeAt(g, font, "nothing yet", left, height / 2, ink["ink-3"]);
+  if (!all.length) return chart.write("nothing yet", x.from, chart.height / 2, "ink-3");
   let low = Math.min(...all.map((bin) => (band ? bin.low : bin.mean)));
   let high = Math.max(...all.map((bin) => (band ? bin.high : bin.mean)));
   if (zero) low = Math.min(0, low);
   if (high - low < 1e-9) high = low + 1;
   const levels = roundLevels(low, high);
-  [low, high] = [levels[0], levels[levels.length - 1]];
-  const X = (/** @type {number} */ at) =>
-    left + ((at - from) / Math.max(1, t - from)) * (right - left);
-  const Y = (/** @type {number} */ v) => bottom - ((v - low) / (high - low)) * (bottom - top);
-  for (const v of levels) {
-    g.fillStyle = ink.rule;
-    g.fillRect(left, Y(v), right - left, 0.75);
-    writeAt(g, font, shortNumber(v), left - 5, Y(v), ink["ink-3"], "right");
-  }
+  const y = scale(levels[0], levels[levels.length - 1], bottom, lines.length > 1 ? 22 : 8);
+  chart.levels(levels, x, y, shortNumber, { thick: 0.75, apart: 5 });
   for (const { bins, colour, dash } of lines) {
-    if (band) {
-      g.fillStyle = ink.track;
-      g.beginPath();
-      for (const { t: at, high: most } of bins) g.lineTo(X(at), Y(most) - 1);
-      for (const { t: at, low: least } of [...bins].reverse()) g.lineTo(X(at), Y(least) + 1);
-      g.fill();
-    }
-    g.strokeStyle = colour;
-    g.lineWidth = 2;
-    g.setLineDash(dash);
-    g.beginPath();
-    bins.forEach((bin, i) =>
-      i ? g.lineTo(X(bin.t), Y(bin.mean)) : g.moveTo(X(bin.t), Y(bin.mean)),
-    );
-    if (bins.length === 1) g.lineTo(X(bins[0].t) + 2, Y(bins[0].mean));
-    g.stroke();
-    g.setLineDash([]);
+    if (band)
+      chart.band(
+        bins.map((bin) => [x.px(bin.t), y.px(bin.high) - 1]),
+        bins.map((bin) => [x.px(bin.t), y.px(bin.low) + 1]),
+        "track",
+      );
+    const points = bins.map(({ t: at, mean }) => /** @type {Point} */ ([x.px(at), y.px(mean)]));
+    if (bins.length === 1) points.push([points[0][0] + 2, points[0][1]]);
+    chart.line(points, colour, { wide: 2, dash });
   }
-  g.font = `400 11px ${font}`;
-  const long = lines.reduce((sum, { name }) => sum + 31 + g.measureText(name).width, 0);
-  let x = Math.max(0, Math.min(left, width - long + 10)); // so that the last word ends within it
-  if (lines.length > 1)
-    for (const { name, colour, dash } of lines) {
-      g.strokeStyle = colour;
-      g.lineWidth = 2;
-      g.setLineDash(dash);
-      g.beginPath();
-      g.moveTo(x, 7);
-      g.lineTo(x + 16, 7);
-      g.stroke();
-      g.setLineDash([]);
-      writeAt(g, font, name, x + 21, 7, ink["ink-2"]);
-      x += 31 + g.measureText(name).width;
-    }
-  g.font = `400 11px ${font}`;
-  const last = ticks(t - from, Math.max(2, Math.floor((right - left) / 70)));
-  for (const { t: at, label } of last) {
-    const tick = X(from + at);
-    if (at && tick + g.measureText(label).width / 2 > right) continue;
-    writeAt(g, font, at ? label : "0", tick, bottom + 11, ink["ink-3"], at ? "center" : "left");
+  if (lines.length > 1) nameLines(chart, lines, x.from);
+  for (const { t: at, label } of ticks(t - from, Math.max(2, Math.floor((x.to - x.from) / 70)))) {
+    const tick = x.px(from + at);
+    if (at && tick + chart.wide(label) / 2 > x.to) continue;
+    chart.write(at ? label : "0", tick, bottom + 11, "ink-3", at ? "center" : "left");
+  }
+}
+
+/**
+ * What each line is, above them.
+ * @param {Chart} chart @param {Line[]} lines @param {number} left
+ */
+function nameLines(chart, lines, left) {
+  const long = lines.reduce((sum, { name }) => sum + 31 + chart.wide(name), 0);
+  // so that the last word ends within it
+  let x = Math.max(0, Math.min(left, chart.width - long + 10));
+  for (const { name, colour, dash } of lines) {
+    chart.line(
+      [
+        [x, 7],
+        [x + 16, 7],
+      ],
+      colour,
+      { wide: 2, dash },
+    );
+    chart.write(name, x + 21, 7);
+    x += 31 + chart.wide(name);
   }
 }
 
@@ -174,22 +163,21 @@ export function lastEpisodes(bins) {
 export function drawReturns(chart, index, { actors }, t) {
   const from = Math.max(0, index.table.from);
   const bins = lastEpisodes(binsOf(index, actors, "return", t));
-  drawBinned(chart, [{ bins, colour: chart.ink.ink, dash: [], name: "" }], from, t, false, true);
+  drawBinned(chart, [{ bins, colour: "ink", dash: [], name: "" }], from, t, false, true);
 }
 
 /** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
 export function drawOld(chart, index, roles, t) {
-  const { ink } = chart;
   const from = Math.max(0, index.table.from);
   const samples = {
     bins: binsOf(index, roles.learners, "sample age", t),
-    colour: ink["age-4"],
+    colour: "age-4",
     dash: [],
     name: "samples",
   };
   const replay = {
     bins: binsOf(index, roles.actors, "policy lag", t),
-    colour: ink["age-0"],
+    colour: "age-0",
     dash: [5, 3],
     name: chart.width < 200 ? "parameters" : "actors' parameters",
   };
@@ -231,25 +219,22 @@ export const kindsHigh = (roles) =>
   4 + KIND_HIGH * Object.keys(WAYS).filter((kind) => travels(kind, roles)).length;
 
 /** @param {Chart} chart @param {RlIndex} index @param {RlRoles} roles @param {number} t */
-export function drawKinds({ g, ink, font, width, height }, index, roles, t) {
+export function drawKinds(chart, index, roles, t) {
+  const { width } = chart;
   const shown = bytesByKind(index, t).filter(({ kind }) => travels(kind, roles));
   const most = Math.max(1, ...shown.map((one) => one.nbytes));
-  const each = Math.min(KIND_HIGH, height / shown.length);
+  const each = Math.min(KIND_HIGH, chart.height / shown.length);
   shown.forEach(({ kind, way, nbytes }, i) => {
     const y = 3 + each * i;
-    writeAt(g, font, kind, 0, y + 7, ink.ink);
-    g.font = `400 11px ${font}`;
-    const wide = g.measureText(kind).width;
     const value = bytes(nbytes);
-    writeAt(g, font, value, width - 2, y + 7, ink.ink, "right", true);
-    const taken = wide + g.measureText(value).width + 16;
-    g.font = `400 11px ${font}`;
-    if (taken + g.measureText(way).width < width)
-      writeAt(g, font, way, wide + 7, y + 7, ink["ink-3"]);
-    g.fillStyle = ink.track;
-    g.fillRect(0, y + 15, width - 2, 5);
-    g.fillStyle = kind === "parameters" ? ink["age-0"] : ink.comm;
-    g.fillRect(0, y + 15, Math.max(nbytes ? 1 : 0, ((width - 2) * nbytes) / most), 5);
+    const wide = chart.wide(kind);
+    chart.write(kind, 0, y + 7, "ink");
+    chart.write(value, width - 2, y + 7, "ink", "right", true);
+    if (wide + chart.wide(value, true) + 16 + chart.wide(way) < width)
+      chart.write(way, wide + 7, y + 7, "ink-3");
+    const long = Math.max(nbytes ? 1 : 0, ((width - 2) * nbytes) / most);
+    chart.box(0, y + 15, width - 2, 5, "track");
+    chart.box(0, y + 15, long, 5, kind === "parameters" ? "age-0" : "comm");
   });
 }
 

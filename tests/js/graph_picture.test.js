@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Chart } from "../../assets/drawing/chart.js";
 import {
   drawMemory,
   drawModelLine,
@@ -177,14 +178,8 @@ test("the line and the charts: as wide as time, a limit that was passed has a cr
     ),
   );
   assert.ok(Math.abs(spots.at(-1).x + spots.at(-1).w - 960) < 1e-6);
-  const chart = (width) => ({
-    g,
-    ink: INK,
-    font: "sans-serif",
-    ratio: 1,
-    width,
-    height: graphChartHeight(4),
-  });
+  const chart = (width) =>
+    new Chart({ g, ink: INK, font: "sans-serif", width, height: graphChartHeight(4) });
   for (const draw of [
     () => drawModelLine(chart(960), model, ranks, true, null, -1),
     () => drawStageTimes(chart(460), model, ranks),

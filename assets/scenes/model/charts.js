@@ -5,15 +5,13 @@
  *
  * @typedef {import("./fold.js").Model} Model
  * @typedef {import("./traffic.js").Traffic} Traffic
- * @typedef {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number,
- *   width: number, height: number}} Chart
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
  * @typedef {{rank: number, stages: number[], parameters: number, planned: number, most: number}}
  *   Holding  bytes; planned: all that is known beforehand; most: measured, NaN if not
  */
 import { inkOfRank, weightOf } from "./draw.js";
 import { shardingOf } from "./shards.js";
-import { hatched } from "../../drawing/hatch.js";
-import { writeAt } from "../../drawing/colors.js";
+import { scale } from "../../drawing/chart.js";
 import { stageTimes } from "./captions.js";
 import { bytes, duration } from "../../engine/format.js";
 
@@ -23,6 +21,7 @@ const ROW = 19;
 const LOW_ROW = 14; // so that eight ranks, with the picture above, are one screen
 const TIGHT_ROW = 12;
 const NAMES = 62;
+const VALUES = 60;
 const FOOT = 20;
 
 /** @param {number} rows */
@@ -55,31 +54,31 @@ export function stripOf(model, timed, width) {
  * @param {[number, number] | null} window  the first and last stage in sight, if not all are
  * @param {number} chosen  a layer, or -1
  */
-export function drawModelLine({ g, ink, font, width }, model, ranks, timed, window, chosen) {
+export function drawModelLine(chart, model, ranks, timed, window, chosen) {
+  const { g, ink, width } = chart;
   const spots = stripOf(model, timed, width);
   const top = 15;
   const high = 12;
   const sharding = shardingOf(model);
   const layersOf = (/** @type {number} */ s) => model.layers.filter((l) => l.stage === s);
+  const outline = (/** @type {number[]} */ [x, y, w, h], /** @type {number} */ wide) => {
+    g.strokeStyle = ink.focus;
+    g.lineWidth = wide;
+    g.strokeRect(x, y, w, h);
+  };
   for (const { index, stage } of model.layers) {
     const { x, w } = spots[index];
     const shares = sharding?.layers.get(index);
     const wide = w > 2 ? w - 0.75 : w;
-    g.fillStyle = sharding ? ink.edge : inkOfRank(ink, ranks[stage]);
-    if (!shares || shares.how === "whole") g.fillRect(x, top, wide, high);
+    const own = sharding ? "edge" : inkOfRank(ink, ranks[stage]);
+    let y = top;
+    if (!shares || shares.how === "whole") chart.box(x, top, wide, high, own);
     else
-      shares.shares.reduce(
-        (from, share, rank) => (
-          (g.fillStyle = inkOfRank(ink, rank)),
-          g.fillRect(x, top + from * high, wide, share * high),
-          from + share
-        ),
-        0,
-      );
-    if (index === chosen)
-      ((g.strokeStyle = ink.focus),
-        (g.lineWidth = 2),
-        g.strokeRect(x, top - 1, Math.max(3, w), high + 2));
+      shares.shares.forEach((share, rank) => {
+        chart.box(x, y, wide, share * high, inkOfRank(ink, rank));
+        y += share * high;
+      });
+    if (index === chosen) outline([x, top - 1, Math.max(3, w), high + 2], 2);
   }
   const times = stageTimes(model);
   const ends = Array.from({ length: model.stages }, (_, s) => {
@@ -87,73 +86,53 @@ export function drawModelLine({ g, ink, font, width }, model, ranks, timed, wind
     const last = spots[layers[layers.length - 1]?.index ?? 0];
     return { a: spots[layers[0]?.index ?? 0].x, b: last.x + last.w };
   });
-  g.font = `400 11px ${font}`;
   const forms = [
     (/** @type {number} */ s) => (timed ? `stage ${s}: ${duration(times[s] * 1e6)}` : `stage ${s}`),
     (/** @type {number} */ s) => (timed ? `${s}: ${duration(times[s] * 1e6)}` : String(s)),
     String,
   ];
   const fits = (/** @type {number} */ s, /** @type {number} */ k) =>
-    g.measureText(forms[k](s)).width < ends[s].b - ends[s].a - 6;
+    chart.wide(forms[k](s)) < ends[s].b - ends[s].a - 6;
   const form = ends.every((_, s) => fits(s, 0)) ? 0 : 1; // one form for all
   ends.forEach(({ a, b }, s) => {
     const k = [form, 2].find((f) => fits(s, f));
     if (k !== undefined && model.stages > 1)
-      writeAt(g, font, forms[k](s), (a + b) / 2, 7, ink.ink, "center");
+      chart.write(forms[k](s), (a + b) / 2, 7, "ink", "center");
     if (!s) return;
-    g.fillStyle = ink.ideal;
-    g.fillRect(a - 1, top - 4, 1.5, high + 8);
-    g.fillRect((s / model.stages) * width - 0.5, top + high + 4, 1, 3); // all stages alike
+    chart.box(a - 1, top - 4, 1.5, high + 8, "ideal");
+    chart.box((s / model.stages) * width - 0.5, top + high + 4, 1, 3, "ideal"); // all stages alike
   });
   if (!window) return;
   const from = spots[layersOf(window[0])[0]?.index ?? 0].x;
   const till = spots[layersOf(window[1]).at(-1)?.index ?? 0];
-  g.strokeStyle = ink.focus;
-  g.lineWidth = 1.5;
-  g.strokeRect(from + 0.75, top - 3, till.x + till.w - from - 1.5, high + 6);
+  outline([from + 0.75, top - 3, till.x + till.w - from - 1.5, high + 6], 1.5);
 }
 
 /** @param {Chart} chart @param {Model} model @param {number[]} ranks */
-export function drawStageTimes({ g, ink, font, ratio, width, height }, model, ranks) {
+export function drawStageTimes(chart, model, ranks) {
+  const { ink, width } = chart;
   const forward = Array(model.stages).fill(0);
-  const backward = Array(model.stages).fill(0);
+  const both = Array(model.stages).fill(0);
   const row = rowOf(model.stages);
-  for (const l of model.layers)
-    ((forward[l.stage] += l.forward), (backward[l.stage] += l.backward));
-  const equal = model.largest?.equal ?? NaN;
-  const chosen = Math.max(...forward.map((f, s) => f + backward[s]));
-  const most = Math.max(chosen, Number.isFinite(equal) ? equal : 0) || 1;
-  const left = NAMES;
-  const right = width - 60;
-  const X = (/** @type {number} */ v) => left + (v / most) * (right - left);
-  for (let s = 0; s < model.stages; s++) {
-    const y = s * row;
-    chartName(g, ink, font, `stage ${s}`, inkOfRank(ink, ranks[s]), y, row);
-    g.fillStyle = ink.forward;
-    g.fillRect(left, y + 2, X(forward[s]) - left, row - 5);
-    g.fillStyle = hatched(ink.backward, ratio);
-    g.fillRect(X(forward[s]), y + 2, X(forward[s] + backward[s]) - X(forward[s]), row - 5);
-    if (row !== TIGHT_ROW)
-      writeAt(
-        g,
-        font,
-        duration((forward[s] + backward[s]) * 1e6),
-        width,
-        y + row / 2,
-        ink["ink-2"],
-        "right",
-      );
+  for (const l of model.layers) {
+    forward[l.stage] += l.forward;
+    both[l.stage] += l.backward;
   }
-  if (Number.isFinite(equal) && model.stages > 1)
-    boundLine(
-      g,
-      ink,
-      font,
-      X(equal),
-      height,
-      width,
-      `in equal numbers of layers the slowest takes ${duration(equal * 1e6)}, with what it sends`,
-    );
+  forward.forEach((f, s) => (both[s] += f));
+  const equal = model.largest?.equal ?? NaN;
+  const most = Math.max(...both, Number.isFinite(equal) ? equal : 0) || 1;
+  const x = scale(0, most, NAMES, width - VALUES);
+  forward.forEach((f, s) => {
+    const y = s * row;
+    const cut = x.px(f);
+    chartName(chart, `stage ${s}`, inkOfRank(ink, ranks[s]), y, row);
+    chart.box(x.from, y + 2, cut - x.from, row - 5, "forward");
+    chart.hatch(cut, y + 2, x.px(both[s]) - cut, row - 5, "backward");
+    if (row !== TIGHT_ROW)
+      chart.write(duration(both[s] * 1e6), width, y + row / 2, "ink-2", "right");
+  });
+  const words = `in equal numbers of layers the slowest takes ${duration(equal * 1e6)}, with what it sends`;
+  if (Number.isFinite(equal) && model.stages > 1) boundLine(chart, x.px(equal), words);
 }
 
 /**
@@ -205,88 +184,61 @@ export function memoryOf(model, ranks, run, traffic, t) {
 }
 
 /** @param {Chart} chart @param {Holding[]} holdings @param {number | null} limit */
-export function drawMemory({ g, ink, font, ratio, width, height }, holdings, limit) {
+export function drawMemory(chart, holdings, limit) {
+  const { ink, width } = chart;
   const measured = holdings.some((h) => Number.isFinite(h.most));
   const row = rowOf(holdings.length);
-  const left = NAMES;
-  const right = width - 60;
   const most =
     Math.max(
       limit ?? 0,
       ...holdings.map((h) => Math.max(h.planned, Number.isFinite(h.most) ? h.most : 0)),
     ) || 1;
-  const long = (/** @type {number} */ v) => (v / most) * (right - left);
-  holdings.forEach((h, i) => {
+  const x = scale(0, most, NAMES, width - VALUES);
+  const long = (/** @type {number} */ v) => x.px(v) - x.from;
+  const thick = row - 5;
+  const bar = measured ? Math.max(2, Math.round(thick / 3)) : thick;
+  holdings.forEach(({ rank, parameters, planned, most: peak }, i) => {
     const y = i * row;
-    const thick = row - 5;
-    const bar = measured ? Math.max(2, Math.round(thick / 3)) : thick;
-    const at = y + 2 + (measured ? thick - bar : 0);
-    chartName(
-      g,
-      ink,
-      font,
-      measured || holdings.length > 1 ? `rank ${h.rank}` : "",
-      inkOfRank(ink, h.rank),
-      y,
-      row,
-    );
-    if (Number.isFinite(h.most)) {
-      const beyond = limit !== null && h.most > limit;
-      g.fillStyle = beyond ? ink.fault : inkOfRank(ink, h.rank);
-      g.fillRect(left, y + 2, long(h.most), thick - bar - 1);
-      if (row !== TIGHT_ROW)
-        writeAt(
-          g,
-          font,
-          beyond ? `✕ ${bytes(h.most)}` : bytes(h.most),
-          width,
-          y + row / 2,
-          beyond ? ink.fault : ink["ink-2"],
-          "right",
-        );
-    } else if (row !== TIGHT_ROW)
-      writeAt(g, font, bytes(h.planned), width, y + row / 2, ink["ink-2"], "right");
-    g.fillStyle = ink.done;
-    g.fillRect(left, at, long(h.parameters), bar);
-    g.fillStyle = hatched(ink.done, ratio);
-    g.fillRect(left + long(h.parameters), at, long(Math.max(0, h.planned - h.parameters)), bar);
+    const at = y + 2 + thick - bar;
+    const beyond = limit !== null && peak > limit;
+    const name = measured || holdings.length > 1 ? `rank ${rank}` : "";
+    chartName(chart, name, inkOfRank(ink, rank), y, row);
+    if (Number.isFinite(peak))
+      chart.box(
+        x.from,
+        y + 2,
+        long(peak),
+        thick - bar - 1,
+        beyond ? "fault" : inkOfRank(ink, rank),
+      );
+    const words = bytes(Number.isFinite(peak) ? peak : planned);
+    const colour = beyond ? "fault" : "ink-2";
+    if (row !== TIGHT_ROW)
+      chart.write(beyond ? `✕ ${words}` : words, width, y + row / 2, colour, "right");
+    chart.box(x.from, at, long(parameters), bar, "done");
+    chart.hatch(x.px(parameters), at, long(Math.max(0, planned - parameters)), bar, "done");
   });
-  if (limit) boundLine(g, ink, font, left + long(limit), height, width, `limit ${bytes(limit)}`);
+  if (limit) boundLine(chart, x.px(limit), `limit ${bytes(limit)}`);
 }
 
 /** @param {number} rows */
 const rowOf = (rows) => (rows > 12 ? TIGHT_ROW : rows > 4 ? LOW_ROW : ROW);
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {string} words
- * @param {string} colour
- * @param {number} y
+ * @param {Chart} chart @param {string} words @param {string} colour @param {number} y
  * @param {number} row
  */
-function chartName(g, ink, font, words, colour, y, row) {
-  g.fillStyle = colour;
-  g.fillRect(0, y + 2, 4, row - 5);
-  writeAt(g, font, words, 10, y + row / 2, ink["ink-2"]);
+function chartName(chart, words, colour, y, row) {
+  chart.box(0, y + 2, 4, row - 5, colour);
+  chart.write(words, 10, y + row / 2);
 }
 
 /**
  * A hairline with its words under the bars.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {number} x
- * @param {number} height
- * @param {number} width
- * @param {string} words
+ * @param {Chart} chart @param {number} x @param {string} words
  */
-function boundLine(g, ink, font, x, height, width, words) {
-  g.fillStyle = ink.ideal;
-  g.fillRect(x - 0.5, 0, 1, height - FOOT + 4);
-  g.font = `400 11px ${font}`;
-  const wide = g.measureText(words).width;
-  const at = Math.max(0, Math.min(width - wide, x - wide / 2));
-  writeAt(g, font, words, at, height - 8, ink["ink-2"]);
+function boundLine(chart, x, words) {
+  const wide = chart.wide(words);
+  chart.box(x - 0.5, 0, 1, chart.height - FOOT + 4, "ideal");
+  chart.write(words, Math.max(0, Math.min(chart.width - wide, x - wide / 2)), chart.height - 8);
 }

@@ -8,6 +8,7 @@
  * @typedef {import("../../chrome/stage.js").Stage} Stage
  * @typedef {import("./draw.js").GraphSeen} GraphSeen
  */
+import { Chart } from "../../drawing/chart.js";
 import { KeyRow } from "../../drawing/key_row.js";
 import {
   STRIP_HIGH,
@@ -116,7 +117,11 @@ class ModelView {
         ? seen.place.bands.filter((b) => b.top + b.height > top + 8 && b.top < top + high - 8)
         : [];
     drawModelLine(
-      { g: this.stage.paper(this.strip, look.width, STRIP_HIGH), ...look, height: STRIP_HIGH },
+      new Chart({
+        ...look,
+        g: this.stage.paper(this.strip, look.width, STRIP_HIGH),
+        height: STRIP_HIGH,
+      }),
       seen.model,
       seen.ranks,
       seen.timed,
@@ -147,7 +152,14 @@ class ModelView {
     const chart = (/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ rows) => {
       const width = canvas.clientWidth || 300;
       const height = chartHeight(rows);
-      return { g: this.stage.paper(canvas, width, height), ink, font, ratio, width, height };
+      return new Chart({
+        g: this.stage.paper(canvas, width, height),
+        ink,
+        font,
+        ratio,
+        width,
+        height,
+      });
     };
     /** @type {HTMLElement} */ (this.times.parentElement).hidden = !timed || model.stages < 2;
     if (timed && model.stages > 1) drawStageTimes(chart(this.times, model.stages), model, ranks);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Chart } from "../../assets/drawing/chart.js";
 import {
   bubbleHeight,
   bubbleScale,
@@ -92,7 +93,10 @@ for (const [name, how] of smaller(RUNS, ["24 stages", "8 stages", "100 microbatc
         assert.ok(texts(g.drawn).length >= (place.level === "lines" ? 3 : pass.facts.ranks));
         const wide = width > 700 ? 440 : 608;
         const chart = canvas();
-        drawBubble({ g: chart, ink: INK, font: "sans-serif", ratio: 1, width: wide }, pass);
+        drawBubble(
+          new Chart({ g: chart, ink: INK, font: "sans-serif", width: wide, height: 0 }),
+          pass,
+        );
         inside(chart.drawn, wide, bubbleHeight(pass.rows.length));
         assert.deepEqual(collisions(texts(chart.drawn)), []);
         const past = passes.calls.map((head) => ({
@@ -103,7 +107,13 @@ for (const [name, how] of smaller(RUNS, ["24 stages", "8 stages", "100 microbatc
           parts: pass.all,
         }));
         const history = canvas();
-        drawHistory(history, look, past, pass.plan?.idle ?? NaN, "formula");
+        drawHistory(
+          new Chart({ ...look, g: history, height: historyHeight() }),
+          look,
+          past,
+          pass.plan?.idle ?? NaN,
+          "formula",
+        );
         inside(history.drawn, width, historyHeight());
         assert.deepEqual(collisions(texts(history.drawn)), []);
         const counted = texts(history.drawn).map(({ text }) => text);
@@ -349,7 +359,7 @@ test("the iteration on screen has the reader's own colour in the history", () =>
   const { look, passes, pass } = seenAt({ iterations: 6 }, 0.4, 928);
   const past = passes.calls.map((head) => ({ ...head, idle: 0.2, parts: pass.all }));
   const g = canvas();
-  drawHistory(g, look, past, NaN, "plan");
+  drawHistory(new Chart({ ...look, g, height: historyHeight() }), look, past, NaN, "plan");
   const bars = g.drawn.filter(({ kind, w }) => kind === "box" && w > 20 && w < 400);
   assert.equal(bars.length, 6);
   assert.deepEqual(

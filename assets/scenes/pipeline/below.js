@@ -8,6 +8,7 @@
  * @typedef {import("./selection.js").Pass} Pass
  * @typedef {import("./index.js").Task} Task
  */
+import { Chart } from "../../drawing/chart.js";
 import { linesOf, stageRowWords, taskWords } from "./captions.js";
 import { bubbleHeight, bubbleWords, drawBubble } from "./charts.js";
 
@@ -64,16 +65,9 @@ export class BelowPipeline {
     ].join();
     if (key === this.drawn.bubble) return;
     this.drawn.bubble = key;
-    drawBubble(
-      {
-        g: this.stage.paper(canvas, width, bubbleHeight(pass.rows.length)),
-        ink: look.ink,
-        font: look.font,
-        ratio: look.ratio,
-        width,
-      },
-      pass,
-    );
+    const height = bubbleHeight(pass.rows.length);
+    const g = this.stage.paper(canvas, width, height);
+    drawBubble(new Chart({ ...look, g, width, height }), pass);
     canvas.setAttribute("aria-label", bubbleWords(pass));
   }
 

@@ -4,6 +4,7 @@
  * below it the history of the iterations, to see and to scrub.
  *
  * @typedef {import("../../chrome/stage.js").Look} Look
+ * @typedef {import("../../drawing/chart.js").Chart} Chart
  * @typedef {import("./selection.js").Pass} Pass
  * @typedef {import("./idle.js").Shares} Shares
  * @typedef {{iteration: number, start: number, end: number, idle: number, parts: Shares}} Past
@@ -12,7 +13,7 @@ import { idleShare, WHYS } from "./idle.js";
 import { formulaOf } from "./plan.js";
 import { rowName } from "./draw.js";
 import { drawIdle } from "./texture.js";
-import { writeAt } from "../../drawing/colors.js";
+import { scale } from "../../drawing/chart.js";
 import { placesFor } from "../../chrome/call_strip.js";
 import { isOver } from "../../engine/player.js";
 
@@ -30,29 +31,23 @@ export const bubbleHeight = (rows) => rows * bubbleRow(rows) + 48;
 export const bubbleScale = (most) =>
   [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1].find((end) => end >= most - 1e-9) ?? 1;
 
-/**
- * @param {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string, ratio: number,
- *   width: number}} chart
- * @param {Pass} pass
- */
-export function drawBubble({ g, ink, font, ratio, width }, pass) {
+/** @param {Chart} chart @param {Pass} pass */
+export function drawBubble(chart, pass) {
+  const { g, ink, ratio, width } = chart;
   const { shares, all, plan, facts } = pass;
   const planned = plan?.idle ?? facts.bubble ?? NaN;
-  const rows = shares.length;
-  const pitch = bubbleRow(rows);
+  const pitch = bubbleRow(shares.length);
   const tall = Math.max(3, pitch - (pitch > 9 ? 6 : 2));
   const every = pitch >= 13 ? 1 : 2;
   const end = bubbleScale(
     Math.max(idleShare(all), Number.isNaN(planned) ? 0 : planned, ...shares.map(idleShare)),
   );
-  const X = (/** @type {number} */ part) =>
-    BUBBLE_LEFT + (part / end) * (width - BUBBLE_LEFT - BUBBLE_RIGHT);
+  const { px } = scale(0, end, BUBBLE_LEFT, width - BUBBLE_RIGHT);
   const line = (/** @type {Shares} */ share, /** @type {number} */ y, /** @type {number} */ h) => {
     let at = 0;
     for (const why of WHYS) {
-      const part = share.whole > 0 ? share[why] / share.whole : 0;
-      const x = X(at);
-      const w = X((at += part)) - x;
+      const x = px(at);
+      const w = px((at += share.whole > 0 ? share[why] / share.whole : 0)) - x;
       if (w <= 0.1) continue;
       drawIdle(g, ink, ratio, why, x, y, w, h);
       g.strokeStyle = ink.rule;
@@ -64,28 +59,19 @@ export function drawBubble({ g, ink, font, ratio, width }, pass) {
     const y = 2 + row * pitch;
     line(share, y, tall);
     if (row % every) return;
-    writeAt(g, font, rowName(pass.lanes, row), 0, y + tall / 2, ink["ink-2"]);
-    writeAt(g, font, share100(idleShare(share), 0), width - 4, y + tall / 2, ink["ink-2"], "right");
+    chart.write(rowName(pass.lanes, row), 0, y + tall / 2);
+    chart.write(share100(idleShare(share), 0), width - 4, y + tall / 2, "ink-2", "right");
   });
-  const y = 6 + rows * pitch;
+  const y = 6 + shares.length * pitch;
   line(all, y, 18);
-  writeAt(g, font, "all", 0, y + 9, ink.ink, "left", true, 12);
-  writeAt(g, font, share100(idleShare(all)), width - 4, y + 9, ink.ink, "right", true, 12);
+  chart.write("all", 0, y + 9, "ink", "left", true, 12);
+  chart.write(share100(idleShare(all)), width - 4, y + 9, "ink", "right", true, 12);
   if (Number.isNaN(planned)) return;
-  g.fillStyle = ink.ink;
-  g.fillRect(X(planned) - 0.75, 0, 1.5, y + 22);
+  chart.box(px(planned) - 0.75, 0, 1.5, y + 22, "ink");
   const words = `${formulaOf(facts, planned).name} = ${share100(planned)}`;
-  g.font = `400 11px ${font}`;
-  const half = g.measureText(words).width / 2;
-  writeAt(
-    g,
-    font,
-    words,
-    Math.min(width - 4 - half, Math.max(half, X(planned))),
-    y + 31,
-    ink["ink-2"],
-    "center",
-  );
+  const half = chart.wide(words) / 2;
+  const middle = Math.min(width - 4 - half, Math.max(half, px(planned)));
+  chart.write(words, middle, y + 31, "ink-2", "center");
 }
 
 /**
@@ -133,85 +119,70 @@ export function historyAt(past, width, over, x) {
 export const historyHeight = () => HISTORY.height;
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Chart} chart
  * @param {Look} look
  * @param {Past[]} past
  * @param {number} planned  the plan's share, NaN if unknown
  * @param {string} name  what that is
  */
-export function drawHistory(g, { ink, font, width, current, t, known }, past, planned, name) {
+export function drawHistory(chart, { current, t, known }, past, planned, name) {
+  const { g, width } = chart;
   const { left, right, top, bars: tall } = HISTORY;
   const base = top + tall;
   const bars = historyBars(past, width, isOver(known));
   const end =
     Math.max(0.1, Number.isNaN(planned) ? 0 : planned, ...bars.map((bar) => bar.idle)) * 1.15;
-  writeAt(g, font, "idle, each", 0, top + 8, ink["ink-3"]);
-  writeAt(
-    g,
-    font,
-    Number.isNaN(planned) ? "iteration" : `dotted: ${name}`,
-    0,
-    top + 22,
-    ink["ink-3"],
+  chart.write("idle, each", 0, top + 8, "ink-3");
+  chart.write(Number.isNaN(planned) ? "iteration" : `dotted: ${name}`, 0, top + 22, "ink-3");
+  const shown = bars.findLast(
+    ({ first, last }) =>
+      current && current.iteration >= first.iteration && current.iteration <= last.iteration,
   );
-  let shown = null;
   for (const bar of bars) {
-    const on =
-      !!current &&
-      current.iteration >= bar.first.iteration &&
-      current.iteration <= bar.last.iteration;
     const h = Math.max(1, (bar.idle / end) * tall);
-    if (on) shown = bar;
-    g.globalAlpha = on ? 1 : 0.5;
-    g.fillStyle = on ? ink.focus : ink.edge;
-    g.fillRect(bar.x, base - h, bar.w, h);
+    g.globalAlpha = bar === shown ? 1 : 0.5;
+    chart.box(bar.x, base - h, bar.w, h, bar === shown ? "focus" : "edge");
   }
   g.globalAlpha = 1;
-  g.fillStyle = ink.rule;
-  g.fillRect(left, base, width - left - right, 1);
+  chart.box(left, base, width - left - right, 1, "rule");
   if (!Number.isNaN(planned)) {
-    g.strokeStyle = ink.ink;
-    g.lineWidth = 1;
-    g.setLineDash([2, 2]);
-    g.beginPath();
-    g.moveTo(left, base - (planned / end) * tall);
-    g.lineTo(width - right, base - (planned / end) * tall);
-    g.stroke();
-    g.setLineDash([]);
+    const y = base - (planned / end) * tall;
+    chart.line(
+      [
+        [left, y],
+        [width - right, y],
+      ],
+      "ink",
+      { dash: [2, 2] },
+    );
   }
   const taken = /** @type {[number, number][]} */ ([]);
   const put = (
     /** @type {string} */ text,
-    /** @type {number} */ x,
-    /** @type {boolean} */ bold,
+    /** @type {{x: number, w: number}} */ bar,
+    bold = false,
   ) => {
-    g.font = `${bold ? 700 : 400} 11px ${font}`;
-    const w = g.measureText(text).width;
-    const at = Math.max(left, Math.min(width - right - w, x - w / 2));
+    const w = chart.wide(text, bold);
+    const at = Math.max(left, Math.min(width - right - w, bar.x + bar.w / 2 - w / 2));
     if (taken.some(([a, b]) => at < b + 6 && a - 6 < at + w)) return;
     taken.push([at, at + w]);
-    writeAt(g, font, text, at, base + 14, bold ? ink.ink : ink["ink-3"], "left", bold);
+    chart.write(text, at, base + 14, bold ? "ink" : "ink-3", "left", bold);
   };
   if (shown && current) {
-    const x =
-      shown.x +
-      Math.min(
-        1,
-        Math.max(0, (t - shown.first.start) / Math.max(1, shown.last.end - shown.first.start)),
-      ) *
-        shown.w;
-    g.fillStyle = ink.focus;
-    g.fillRect(x - 1, 0, 2, base + 4);
-    put(`iteration ${current.iteration + 1}`, shown.x + shown.w / 2, true);
+    const { start } = shown.first;
+    const { px } = scale(start, Math.max(shown.last.end, start + 1), shown.x, shown.x + shown.w, {
+      within: true,
+    });
+    chart.playhead(px(t), 0, base + 4);
+    put(`iteration ${current.iteration + 1}`, shown, true);
   }
-  if (bars.length) {
-    put(String(bars[0].first.iteration + 1), bars[0].x + bars[0].w / 2, false);
-    put(
-      String(bars[bars.length - 1].last.iteration + 1),
-      bars[bars.length - 1].x + bars[bars.length - 1].w / 2,
-      false,
-    );
-  }
+  for (const [bar, one] of bars.length
+    ? /** @type {const} */ ([
+        [bars[0], bars[0].first],
+        [bars[bars.length - 1], bars[bars.length - 1].last],
+      ])
+    : [])
+    put(String(one.iteration + 1), bar);
 }
 
 /** The bubble in words. @param {Pass} pass */

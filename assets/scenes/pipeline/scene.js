@@ -15,6 +15,7 @@
  */
 import { goneInPicture } from "../../engine/lost_ranks.js";
 import { BelowPipeline } from "./below.js";
+import { Chart } from "../../drawing/chart.js";
 import { KeyRow } from "../../drawing/key_row.js";
 import { PipelinePointer } from "./pointer.js";
 import { PipelineMesh } from "./mesh.js";
@@ -207,7 +208,7 @@ class PipelineView {
     const pass = this.shown?.pass;
     const planned = pass?.plan?.idle ?? pipelineOf(look.known)?.bubble ?? NaN;
     drawHistory(
-      g,
+      new Chart({ ...look, g, height: historyHeight() }),
       look,
       this.#history(look),
       planned,

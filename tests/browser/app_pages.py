@@ -40,7 +40,7 @@ def started(page: Page) -> Locator:
 def stage_of(page: Page) -> Locator:
     stage = page.locator(".wb-stage")
     stage.wait_for()
-    wait_for(lambda: known(stage, "run"), "the run's first message", 60)
+    wait_for(lambda: known(stage, "run"), "the run's first message")
     return stage
 
 

@@ -39,6 +39,6 @@ def test_colors_that_come_after_the_name_of_the_theme_are_told(
     page.evaluate(RENDER, joined("widgets/ground.js"))
     assert ground_of(page) == [False, WHITE]
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
-    wait_for(lambda: ground_of(page) == [True, WHITE], "the name of the theme", 20)
+    wait_for(lambda: ground_of(page) == [True, WHITE], "the name of the theme")
     page.add_style_tag(url=LATE)
-    wait_for(lambda: ground_of(page) == [True, DARK], "its color", 20)
+    wait_for(lambda: ground_of(page) == [True, DARK], "its color")

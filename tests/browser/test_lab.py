@@ -90,7 +90,7 @@ def first_stage(page: Page) -> Locator:
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
     stage.wait_for()
     stage.scroll_into_view_if_needed()
-    wait_for(lambda: known(stage, "state") == "running", "live while it runs", 60)
+    wait_for(lambda: known(stage, "state") == "running", "live while it runs")
     wait_for(lambda: calls(stage), "a first call")
     return stage
 
@@ -137,11 +137,11 @@ def test_the_first_chapter_shows_moving_chunks(lab: str, open_page: Open, scheme
     assert frame(stage)["scene"] == "collectives"
     sees_chunks_move(stage)
     assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
-    wait_for(lambda: known(stage, "state") == "finished", "its end", 60)
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
     assert known(stage, "counters")["iteration"] == 199
     stage.scroll_into_view_if_needed()
     sees_chunks_move(stage)  # told again
-    wait_for(lambda: all(n for n, _ in page.evaluate(CELLS)), "all cells run", 120)
+    wait_for(lambda: all(n for n, _ in page.evaluate(CELLS)), "all cells run")
     assert [errors for _, errors in page.evaluate(CELLS) if errors] == []
 
 
@@ -189,14 +189,14 @@ def test_a_page_twenty_times_slower_has_a_picture_that_lives(lab: str, open_page
     page.evaluate(RUN_ALL)
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
     stage.wait_for()
-    wait_for(lambda: calls(stage), "a first call", 120)
+    wait_for(lambda: calls(stage), "a first call")
     line.send("Emulation.setCPUThrottlingRate", {"rate": 1})
     assert page.evaluate("givenUp"), "anywidget has given the widget up"
     watched.errors[:] = [
         words for words in watched.errors if "Failed to initialize model" not in words
     ]
     stage.get_by_role("button", name="Stop").last.click()
-    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for", 60)
+    wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")
 
 
 @pytest.mark.full

@@ -111,7 +111,7 @@ def is_empty(box: Locator, stage: Locator, scheme: str) -> None:
     stage.wait_for()
     wait_for(lambda: known(stage, "state") == "empty", "nothing runs yet")
     assert stage.evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
-    wait_for(lambda: points(box) == [0, 0, 0], "charts before the first run", 60)
+    wait_for(lambda: points(box) == [0, 0, 0], "charts before the first run")
     wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
     wait_for(
         lambda: box.evaluate(GROUND) == box.evaluate(BEHIND), f"the {scheme} ground of the page"
@@ -201,13 +201,13 @@ def test_a_reload_in_the_middle_of_a_run_comes_back_to_it(
     iterations.press("Tab")
     wait_for(lambda: "iterations=100" in code(box), "what was typed")
     button(box, "start").click()
-    wait_for(lambda: max([0, *points(box)]) > 5, "points", 60)
+    wait_for(lambda: max([0, *points(box)]) > 5, "points")
     page.evaluate(SAVE)
     goto(page, lab.format("lab.ipynb").replace("&reset", ""))
     box = page.locator(".jp-OutputArea-output .wb-lab").first
     box.wait_for()
     stage = box.locator(".wb-stage").first
-    wait_for(lambda: known(stage, "state") == "running", "the live run", 60)
+    wait_for(lambda: known(stage, "state") == "running", "the live run")
     assert iterations.input_value() == "100000"
     first = wait_for(lambda: max([0, *points(box)]), "its history")
     assert first > 5
@@ -224,8 +224,8 @@ def test_charts_beside_a_run_in_a_plain_notebook(
     goto(page, lab.format("charts.ipynb"))
     page.evaluate(RUN_ALL)
     box = page.locator(".jp-OutputArea:has(.wb-charts)").first
-    wait_for(lambda: box.count() and max([0, *points(box)]) > 2, "points while a cell awaits", 60)
-    wait_for(lambda: max(points(box)) == 300, "a point for each iteration", 90)
+    wait_for(lambda: box.count() and max([0, *points(box)]) > 2, "points while a cell awaits")
+    wait_for(lambda: max(points(box)) == 300, "a point for each iteration")
     wait_for(lambda: box.evaluate(ROOM), "charts as wide as their place")
     picture(box, "charts-light")
 
@@ -240,7 +240,7 @@ def test_a_comparison_grows_in_a_notebook(lab: str, open_page: Callable[..., Wat
     plot.wait_for()
     named = "(plot) => plot._fullData?.filter((one) => one.x?.length).length"
     lines = 3 * 2 * 3  # by updates, time and bytes: a line each, and its band
-    wait_for(lambda: plot.evaluate(named) == lines, "all lines", 60)
+    wait_for(lambda: plot.evaluate(named) == lines, "all lines")
     page.get_by_text("4 of 4 runs done").first.wait_for()
     cells = page.locator(".jp-RenderedHTMLCommon table tr", has_text="state").first.inner_text()
     assert cells.split() == ["state", "finished", "finished"]

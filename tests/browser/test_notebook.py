@@ -37,22 +37,22 @@ def test_widgets_live_and_stored_pictures_are_shown(lab: str, open_page: Open) -
     page = watched.page
     page.goto(plain.format("01_ring_all_reduce.ipynb"), wait_until="domcontentloaded")
     picture = page.locator(".jp-OutputArea-output img, .jp-OutputArea-output svg").first
-    picture.wait_for(timeout=120_000)
+    picture.wait_for()
     assert picture.bounding_box()["width"] > 300
     page.wait_for_timeout(2_000)
     its_own = {*watched.errors}  # Notebook's, as it starts: no cell has run
 
     page.goto(plain.format("long.ipynb"), wait_until="domcontentloaded")
-    page.locator(".jp-Notebook .jp-CodeCell").nth(1).wait_for(timeout=120_000)
+    page.locator(".jp-Notebook .jp-CodeCell").nth(1).wait_for()
     page.evaluate(notebook_files.READY)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     stage = page.locator(".jp-OutputArea-output .wb-stage").first
-    stage.wait_for(timeout=120_000)
+    stage.wait_for()
     stage.scroll_into_view_if_needed()
-    wait_for(lambda: known(stage, "state") == "running", "live while it runs", 60)
+    wait_for(lambda: known(stage, "state") == "running", "live while it runs")
     wait_for(lambda: calls(stage), "a first call")
     sees_chunks_move(stage)
-    page.locator(".jp-OutputArea-output").get_by_text("Ring of four").first.wait_for(timeout=60_000)
+    page.locator(".jp-OutputArea-output").get_by_text("Ring of four").first.wait_for()
     assert {*watched.errors} <= its_own
     watched.errors.clear()

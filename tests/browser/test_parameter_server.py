@@ -215,10 +215,10 @@ def test_live_a_frozen_worker_is_waited_for_at_the_wall(live: tuple[wb.Run, View
         doing = {mark["rank"]: mark["doing"] for mark in marks(frame(stage), "worker")}
         return all(doing.get(rank) == "blocked" for rank in (2, 3, 5))
 
-    viewer.until(stopped, "the others stand at the wall", 60)
+    viewer.until(stopped, "the others stand at the wall")
     sentence = stage.locator(".wb-say")
     viewer.until(lambda: "stand at the wall" in sentence.inner_text(), "a sentence")
     assert "worker 4" in sentence.inner_text() and "frozen by you" in sentence.inner_text()
     assert stage.evaluate(CLASHES) == []
     run.thaw(4)
-    viewer.until(lambda: not stopped(), "they go on", 60)
+    viewer.until(lambda: not stopped(), "they go on")

@@ -154,7 +154,7 @@ def test_live_a_frozen_neighbor_is_waited_for(open_page: Callable[..., Watched])
         viewer.until(moves, "messages on the move")
         run.freeze(2)
         sentence = viewer.stage.locator(".wb-say")
-        viewer.until(lambda: "waits for rank 2" in sentence.inner_text(), "a sentence", 60)
+        viewer.until(lambda: "waits for rank 2" in sentence.inner_text(), "a sentence")
         run.thaw(2)
     finally:
         run.stop()

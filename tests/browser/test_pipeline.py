@@ -248,13 +248,13 @@ def test_live_a_frozen_stage_is_waited_for(live: tuple[wb.Run, Viewer]) -> None:
         iterations.update(mark["iteration"] for mark in marks(frame(stage), "action"))
         return len(iterations) > 1
 
-    viewer.until(goes_on, "one iteration after another", 60)
+    viewer.until(goes_on, "one iteration after another")
     run.freeze(2)
     sentence = stage.locator(".wb-say")
-    viewer.until(lambda: "You froze rank 2" in sentence.inner_text(), "a sentence", 60)
+    viewer.until(lambda: "You froze rank 2" in sentence.inner_text(), "a sentence")
     assert stage.evaluate(CLASHES) == []
     run.thaw(2)
-    viewer.until(lambda: "You froze" not in sentence.inner_text(), "they go on", 60)
+    viewer.until(lambda: "You froze" not in sentence.inner_text(), "they go on")
     struck = run.events.filter(kind="fault", name="freeze")["end_ns"][0]
     moment = struck + 1_000_000 - frame(stage)["playhead"] + frame(stage)["t"]
     stage.evaluate("(root, t) => root.stage.goto(t)", moment)

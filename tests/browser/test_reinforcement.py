@@ -139,7 +139,7 @@ def test_live_an_actor_that_is_killed_is_crossed_out(open_page: Callable[..., Wa
         viewer.until(lambda: marks(frame(viewer.stage), "comet"), "messages on the move")
         run.kill(3)
         sentence = viewer.stage.locator(".wb-say")
-        viewer.until(lambda: "Actor 3 is lost" in sentence.inner_text(), "a sentence", 60)
+        viewer.until(lambda: "Actor 3 is lost" in sentence.inner_text(), "a sentence")
     finally:
         run.stop()
         run.wait(timeout=60, check=False)

@@ -173,7 +173,7 @@ def is_taken_along(page: Page, stage: Locator) -> None:
     page.goto("about:blank")
     page.goto(address)
     again = page.locator(".wb-stage")
-    wait_for(lambda: frame(again)["call"] == moment["call"], "the same call", 60)
+    wait_for(lambda: frame(again)["call"] == moment["call"], "the same call")
     assert frame(again)["t"] == pytest.approx(moment["t"], abs=1)
 
 

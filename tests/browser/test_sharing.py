@@ -41,7 +41,7 @@ def lab_folder(tmp_path: Path) -> Path:
 
 
 def is_over(stage: Locator) -> None:
-    wait_for(lambda: known(stage, "state") == "finished", "its end", 60)
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
     open_scene(stage, "collectives")
 
 
@@ -60,13 +60,13 @@ def grows_and_comes_back(page: Page, stage: Locator) -> None:
     height = type_height()
     stage.focus()
     page.keyboard.press("p")
-    wait_for(lambda: type_height() > 1.2 * height, "larger type", 30)
+    wait_for(lambda: type_height() > 1.2 * height, "larger type")
     page.keyboard.press("p")
-    wait_for(lambda: type_height() < 1.1 * height, "as before", 30)
+    wait_for(lambda: type_height() < 1.1 * height, "as before")
     page.keyboard.press("f")
-    wait_for(is_full, "the full screen", 30)
+    wait_for(is_full, "the full screen")
     page.keyboard.press("f")
-    wait_for(lambda: not is_full(), "the page again", 30)
+    wait_for(lambda: not is_full(), "the page again")
 
 
 def moment_copied(page: Page, stage: Locator) -> tuple[str, dict]:
@@ -95,7 +95,7 @@ def saves_pictures(page: Page, stage: Locator) -> None:
 
 
 def is_that_moment(stage: Locator, moment: dict) -> None:
-    wait_for(lambda: frame(stage)["call"] == moment["call"], "the same call", 60)
+    wait_for(lambda: frame(stage)["call"] == moment["call"], "the same call")
     assert frame(stage)["scene"] == "collectives"
     assert frame(stage)["t"] == pytest.approx(moment["t"], abs=1)
 
@@ -131,7 +131,7 @@ def test_jupyterlab(lab: str, open_page: Open) -> None:
     assert code.startswith('run.view("collectives", moment="'), json.dumps(code)
     saves_pictures(page, stage)
     page.evaluate(RUN_IN_NEW_CELL, code)
-    wait_for(lambda: stages.count() == 2, "a second picture", 60)
+    wait_for(lambda: stages.count() == 2, "a second picture")
     is_that_moment(stages.nth(1), moment)
     stage.get_by_role("button", name="Open in a tab of JupyterLab").click()
     docked = page.locator(".wb-lab-tab .wb-stage")

@@ -56,7 +56,7 @@ def run_of(stage: Locator) -> dict[str, Any]:
 
 
 def is_over(stage: Locator) -> None:
-    wait_for(lambda: known(stage, "state") == "finished", "its end", 60)
+    wait_for(lambda: known(stage, "state") == "finished", "its end")
 
 
 def drag_a_link(page: Page, stage: Locator) -> str:
@@ -96,7 +96,7 @@ def width_of(stage: Locator) -> float:
 
 def both_are_side_by_side(stage: Locator, link: str, name: str, width: float) -> Locator:
     """Look at the row of both runs, in a picture as wide as before; return it."""
-    wait_for(lambda: run_of(stage).get("pair"), "both side by side", 120)
+    wait_for(lambda: run_of(stage).get("pair"), "both side by side")
     row = stage.get_by_role("group", name="Before and after")
     wait_for(lambda: "iteration takes" in row.inner_text(), "how long an iteration takes")
     names = [f"{link} unlimited", f"{link} at {SLOWER}"]
@@ -156,6 +156,6 @@ def test_a_link_dragged_in_a_run_that_is_over_runs_again_in_jupyterlab(
     more = stage.get_by_role("button", name="One rank more, and run again").locator("visible=true")
     more.click()
     stage.get_by_role("button", name="Run with 5 ranks").click()
-    wait_for(lambda: run_of(stage).get("pair"), "both side by side", 120)
+    wait_for(lambda: run_of(stage).get("pair"), "both side by side")
     assert row.get_by_role("button").all_inner_texts()[:2] == ["4 ranks", "5 ranks"]
     picture(stage, f"{what}-{scheme}-ranks")

@@ -53,7 +53,7 @@ def test_a_job_is_drawn_live_and_its_ranks_are_left_alone(
                     f"(root) => {{ const k = root.stage.known(); return {what}; }}"
                 )
 
-            wait_for(lambda: known("k.state") == "running", "the job", 60)
+            wait_for(lambda: known("k.state") == "running", "the job")
             rows = known("k.table.rows")
             wait_for(lambda: known("k.table.rows") > rows + 50, "more rows")
             assert known("k.run.ranks") == 2 and known("k.run.readonly") is True

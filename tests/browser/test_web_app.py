@@ -72,7 +72,7 @@ def test_one_click_and_chunks_move(web_app: str, open_page: Open) -> None:
     began = time.monotonic()
     page.get_by_role("button", name=FIRST).click()
     stage = started(page)
-    wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move", 60)
+    wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move")
     print(f"from the click to a moving chunk: {time.monotonic() - began:.1f} s")
     run = known(stage, "run")
     assert (run["ranks"], run["algorithm"], run["readonly"]) == (4, "ring", False)
@@ -172,7 +172,7 @@ def stands_still(stage: Locator) -> int:
         iterations.append(iteration(stage))
         return iterations[-1] == iterations[-2]
 
-    wait_for(same, "a picture that stands", 60)
+    wait_for(same, "a picture that stands")
     return iterations[-1]
 
 
@@ -204,13 +204,13 @@ def test_start_watch_hold_kill_reopen_compare_replay(
     start_page(page, web_app)
     choose(page, "Two ranks", iterations=3)
     short = start(page)
-    wait_for(lambda: state(short) == "finished", "the end of the short run", 60)
+    wait_for(lambda: state(short) == "finished", "the end of the short run")
 
     start_page(page, web_app)
     choose(page, "A slow link", iterations=100_000)
     wait_for(lambda: "iterations=100000" in page.locator("pre").inner_text(), "the code to copy")
     stage = start(page)
-    wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move", 60)
+    wait_for(lambda: stage.evaluate(MOVES), "a chunk on the move")
     assert "link 0 → 1" in stage.locator(".wb-made").inner_text()
 
     watched = viewed(page, open_page().page)
@@ -220,7 +220,7 @@ def test_start_watch_hold_kill_reopen_compare_replay(
     ranks = pids(stage)
     kill_rank_2(stage)
     for one in (stage, watched):
-        wait_for(lambda one=one: state(one) == "failed", "the failure", 60)
+        wait_for(lambda one=one: state(one) == "failed", "the failure")
         assert "rank 2" in one.evaluate("(root) => root.stage.known().words")
     wait_for(lambda: gone(ranks), "the ranks' end")
 
@@ -263,12 +263,12 @@ def test_run_it_again(web_app: str, open_page: Open) -> None:
     start_page(page, web_app)
     choose(page, "Two ranks", iterations=3)
     stage = start(page)
-    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    wait_for(lambda: state(stage) == "finished", "its end")
     first = page.url
     page.get_by_role("button", name="Run it again").click()
     page.wait_for_url(lambda url: url != first, wait_until="commit")
     stage = stage_of(page)
-    wait_for(lambda: state(stage) == "finished", "the end of the second", 60)
+    wait_for(lambda: state(stage) == "finished", "the end of the second")
     wait_for(lambda: page.locator("thead th").count() == 3, "both in the comparison")
 
 
@@ -285,7 +285,7 @@ def test_of_two_tabs_one_closes_and_its_ranks_end_the_others_go_on(
         start_page(page, web_app)
         choose(page, "Two ranks", iterations=100_000)
         stages.append(start(page))
-    wait_for(lambda: all(map(is_live, stages)), "both runs live", 60)
+    wait_for(lambda: all(map(is_live, stages)), "both runs live")
     mine, others = map(pids, stages)
     assert not set(mine) & set(others)
     closed = time.monotonic()
@@ -307,7 +307,7 @@ def test_viewers_keep_no_run_alive(web_app: str, open_page: Open) -> None:
     ranks = pids(start(page))
     viewer.goto(page.get_by_label("To watch only:").input_value())
     watched = stage_of(viewer)
-    wait_for(lambda: is_live(watched), "the run", 60)
+    wait_for(lambda: is_live(watched), "the run")
     page.close()
     wait_for(lambda: gone(ranks), "the ranks' end", GRACE + 15)
     words = f"Its last page had been closed for {GRACE:.0f} s"
@@ -323,7 +323,7 @@ def test_a_reload_comes_back_to_the_live_run_with_its_history(
     start_page(page, web_app)
     page.get_by_role("button", name=FIRST).click()
     stage = started(page)
-    wait_for(lambda: iteration(stage) > 5, "some iterations", 60)
+    wait_for(lambda: iteration(stage) > 5, "some iterations")
     begins = "(root) => root.stage.known().table.from"
     begun = stage.evaluate(begins)
     ranks, kept, id = pids(stage), rows(stage), known(stage, "run")["id"]
@@ -344,7 +344,7 @@ def test_a_lost_server_leaves_no_rank(web_app: str, open_page: Open, tmp_path: P
     start_page(page, web_app)
     choose(page, "Two ranks", iterations=100_000)
     stage = start(page)
-    wait_for(lambda: is_live(stage), "the run", 60)
+    wait_for(lambda: is_live(stage), "the run")
     ranks = pids(stage)
     (server,) = {
         int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in ranks
@@ -361,7 +361,7 @@ def test_one_rank_more_by_keyboard_and_both_are_side_by_side(web_app: str, open_
     choose(page, "Two ranks", iterations=6)
     stage = start(page)
     more = stage.get_by_role("button", name="One rank more, and run again").locator("visible=true")
-    wait_for(lambda: state(stage) == "finished" and more.count(), "its end", 60)
+    wait_for(lambda: state(stage) == "finished" and more.count(), "its end")
     first = page.url
     more.focus()
     page.keyboard.press("Enter")
@@ -374,7 +374,7 @@ def test_one_rank_more_by_keyboard_and_both_are_side_by_side(web_app: str, open_
     page.keyboard.press("Enter")  # the keyboard is on: Run with 3 ranks
     page.wait_for_url("**&before=*", wait_until="commit")
     stage = stage_of(page)
-    wait_for(lambda: (known(stage, "run") or {}).get("pair"), "both side by side", 60)
+    wait_for(lambda: (known(stage, "run") or {}).get("pair"), "both side by side")
     row = stage.get_by_role("group", name="Before and after")
     pressed = row.locator("button[aria-pressed=true]")
     wait_for(lambda: pressed.all_inner_texts() == ["side by side"], "the row")

@@ -53,7 +53,7 @@ def test_limits_are_said_in_words(serve: Serve, open_page: Open) -> None:
     notice = page.locator(".notice")
     wait_for(lambda: "This run's time is over in" in notice.inner_text(), "a word before")
     over = "Its time is over: here a run lasts up to 0.3 minutes"
-    wait_for(lambda: over in notice.inner_text(), "why it ended", 60)
+    wait_for(lambda: over in notice.inner_text(), "why it ended")
     wait_for(lambda: gone(ranks), "the ranks' end")
     wait_for(lambda: state(stage) == "finished", "a good end: what it did can be compared")
 
@@ -159,12 +159,12 @@ def test_a_parameter_server_has_fields_and_charts_of_its_own(web_app: str, open_
     wait_for(lambda: page.get_by_role("tab", name="Clocks").count() == 1, "the chart's tab")
     page.get_by_role("tab", name="Clocks").click()
     page.get_by_text("wall 3 ahead of the slowest").first.wait_for()
-    wait_for(lambda: state(stage) == "finished", "its end", 90)
+    wait_for(lambda: state(stage) == "finished", "its end")
     start_page(page, page.url.partition("run?")[0])
     choose(page, "Two ranks", iterations=5)
     wait_for(lambda: not option["servers"].is_visible(), "the fields are gone again")
     stage = start(page)
-    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    wait_for(lambda: state(stage) == "finished", "its end")
     assert page.get_by_role("tab", name="Clocks").count() == 0, "it has nothing to say here"
     to_the_end(page)
     page.get_by_text("Losses compared, by updates").first.wait_for()
@@ -185,7 +185,7 @@ def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
     start_page(page, web_app)
     choose(page, "Two ranks", iterations=5)
     stage = start(page)
-    wait_for(lambda: state(stage) == "finished", "its end", 90)
+    wait_for(lambda: state(stage) == "finished", "its end")
     tab = page.get_by_role("tab", name="Communication and waiting")
     wait_for(lambda: tab.get_attribute("aria-selected") == "true", "another chart than the loss")
     assert rows_of_tabs(page) == [1, 1], "the stage's, and the charts'"
@@ -207,7 +207,7 @@ def test_light_and_dark(web_app: str, open_page: Open) -> None:
     assert dark(page.locator("html")), "as the reader's system is"
     choose(page, "Two ranks", iterations=20)
     stage = start(page)
-    wait_for(lambda: state(stage) == "finished", "its end", 60)
+    wait_for(lambda: state(stage) == "finished", "its end")
     to_the_end(page)
     chart = page.locator(".js-plotly-plot").first
     paper = chart.locator(".main-svg").first
@@ -244,7 +244,7 @@ def test_behind_a_login_everything_works(serve: Serve, open_page: Open) -> None:
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("button", name=FIRST).click()
     stage = started(page)
-    wait_for(lambda: iteration(stage) >= 0, "an iteration", 60)
+    wait_for(lambda: iteration(stage) >= 0, "an iteration")
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("User").wait_for()
 
@@ -304,7 +304,7 @@ def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page:
     wait_for(lambda: lines.count(), "a chart")
     shown = lines.count()
     place.evaluate("(one) => { one.style.width = '0'; }")
-    wait_for(lambda: state(stage) == "finished", "the end, after which no figure comes", 60)
+    wait_for(lambda: state(stage) == "finished", "the end, after which no figure comes")
     page.wait_for_timeout(1500)
     place.evaluate("(one) => { one.style.width = ''; }")
     wait_for(lambda: 0 < lines.count() <= shown, "a title in as many lines as before")

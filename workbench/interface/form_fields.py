@@ -162,8 +162,9 @@ def is_shown(about: Field, strategy: Any, policy: Any) -> bool:
     """Return whether a form shows a field beside this strategy and this consistency policy."""
     if not about.strategies and not about.policies:
         return True
-    with_policies = form_options.strategies_with(form_options.POLICY)
-    return strategy in about.strategies or (strategy in with_policies and policy in about.policies)
+    if strategy in about.strategies or policy not in about.policies:
+        return strategy in about.strategies
+    return strategy in form_options.strategies_with(form_options.POLICY)  # reads their files
 
 
 def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:

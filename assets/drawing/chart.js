@@ -1,13 +1,12 @@
 // @ts-check
 /**
- * A chart on a canvas: scales, axes with ticks, lines, bands, bars, the playhead. A colour is the
- * name of an ink ("ink-2"), or what a canvas takes.
+ * A chart on a canvas: scales, axes with levels, bands, the playhead, and all that a pen can.
  *
- * @typedef {[number, number]} Point  x and y, in px
+ * @typedef {import("./pen.js").Point} Point
  * @typedef {{px(value: number): number, at(px: number): number, low: number, high: number,
  *   from: number, to: number}} Scale  from, to: px of low and of high
  */
-import { hatched } from "./hatch.js";
+import { Pen } from "./pen.js";
 
 /**
  * A scale from values to px, linear or logarithmic. `at` is its inverse.
@@ -33,84 +32,15 @@ export function scale(low, high, from, to, { log = false, within = false } = {})
   };
 }
 
-export class Chart {
+export class Chart extends Pen {
   /**
    * @param {{g: CanvasRenderingContext2D, ink: Record<string, string>, font: string,
    *   ratio?: number, width: number, height: number}} canvas
    */
   constructor({ g, ink, font, ratio = 1, width, height }) {
-    this.g = g;
-    this.ink = ink;
-    this.font = font;
-    this.ratio = ratio;
+    super(g, { ink, font, ratio });
     this.width = width;
     this.height = height;
-  }
-
-  /** @param {string} colour */
-  #colour(colour) {
-    return this.ink[colour] ?? colour;
-  }
-
-  /**
-   * A word, its middle at y.
-   * @param {string} text @param {number} x @param {number} y @param {string} [colour]
-   * @param {"left" | "center" | "right"} [align] @param {boolean} [bold] @param {number} [size]
-   */
-  write(text, x, y, colour = "ink-2", align = "left", bold = false, size = 11) {
-    const { g } = this;
-    g.font = `${bold ? 700 : 400} ${size}px ${this.font}`;
-    g.textAlign = align;
-    g.textBaseline = "middle";
-    g.fillStyle = this.#colour(colour);
-    g.fillText(text, x, y);
-  }
-
-  /** How wide a word is. @param {string} text @param {boolean} [bold] */
-  wide(text, bold = false) {
-    this.g.font = `${bold ? 700 : 400} 11px ${this.font}`;
-    return this.g.measureText(text).width;
-  }
-
-  /**
-   * @param {number} x @param {number} y @param {number} w @param {number} h
-   * @param {string | CanvasPattern} colour
-   */
-  box(x, y, w, h, colour) {
-    this.g.fillStyle = typeof colour === "string" ? this.#colour(colour) : colour;
-    this.g.fillRect(x, y, w, h);
-  }
-
-  /**
-   * A box hatched in an ink.
-   * @param {number} x @param {number} y @param {number} w @param {number} h @param {string} ink
-   */
-  hatch(x, y, w, h, ink) {
-    this.box(x, y, w, h, hatched(this.#colour(ink), this.ratio));
-  }
-
-  /**
-   * A line through points; stairs: level until the next point, and to `till`.
-   * @param {Point[]} points
-   * @param {string} colour
-   * @param {{wide?: number, dash?: number[], stairs?: boolean, till?: number, alpha?: number}} [how]
-   */
-  line(points, colour, { wide = 1, dash = [], stairs = false, till, alpha = 1 } = {}) {
-    const { g } = this;
-    g.strokeStyle = this.#colour(colour);
-    g.lineWidth = wide;
-    g.globalAlpha = alpha;
-    g.setLineDash(dash);
-    g.beginPath();
-    points.forEach(([x, y], i) => {
-      if (!i) return g.moveTo(x, y);
-      if (stairs) g.lineTo(x, points[i - 1][1]);
-      g.lineTo(x, y);
-    });
-    if (till !== undefined && points.length) g.lineTo(till, points[points.length - 1][1]);
-    g.stroke();
-    g.setLineDash([]);
-    g.globalAlpha = 1;
   }
 
   /**
@@ -119,7 +49,7 @@ export class Chart {
    */
   band(upper, lower, colour) {
     const { g } = this;
-    g.fillStyle = this.#colour(colour);
+    g.fillStyle = this.colour(colour);
     g.beginPath();
     for (const [x, y] of [...upper, ...[...lower].reverse()]) g.lineTo(x, y);
     g.fill();

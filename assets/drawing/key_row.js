@@ -5,10 +5,26 @@
  *
  * @typedef {import("../engine/page_state.js").Look} Look
  * @typedef {{name: string, words: string, width: number,
- *   draw: (g: CanvasRenderingContext2D) => void}} KeyItem
+ *   draw: (pen: Pen) => void}} KeyItem
  */
+import { Pen } from "./pen.js";
 
 export const TALL = 16; // CSS pixels: how high a mark is
+
+/**
+ * The keys of a picture: `put` adds one.
+ * @param {string | number} [how]  what else tells how the marks are drawn
+ */
+export function keyItems(how = "") {
+  const items = /** @type {KeyItem[]} */ ([]);
+  const put = (
+    /** @type {string} */ name,
+    /** @type {number} */ width,
+    /** @type {string} */ words,
+    /** @type {KeyItem["draw"]} */ draw,
+  ) => items.push({ name: `${name} ${how}`.trim(), words, width, draw });
+  return { items, put };
+}
 
 /** A row of marks with words; drawn anew only when something in it changes. */
 export class KeyRow {
@@ -19,7 +35,8 @@ export class KeyRow {
   }
 
   /** @param {KeyItem[]} items @param {Look} look */
-  show(items, { ink, ratio }) {
+  show(items, look) {
+    const { ink, ratio } = look;
     const key = [ink.ground, ink.track, ratio, ...items.map((i) => i.name + i.words)].join("|");
     if (key === this.key) return;
     this.key = key;
@@ -36,7 +53,7 @@ export class KeyRow {
           chip.style.height = `${TALL}px`;
           const g = /** @type {CanvasRenderingContext2D} */ (chip.getContext("2d"));
           g.scale(ratio, ratio);
-          draw(g);
+          draw(new Pen(g, look));
           chip.setAttribute("aria-hidden", "true");
           item.append(chip);
         }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chart } from "../../assets/drawing/chart.js";
+import { Pen } from "../../assets/drawing/pen.js";
 import {
   drawMemory,
   drawModelLine,
@@ -306,7 +307,7 @@ test("a model that is split inside its layers: who has what, and what is exchang
     "the first block is open",
   );
   const g = canvas();
-  drawParts(g, INK, of(`${name}.join`), 0, 0, 16);
+  drawParts(new Pen(g, { ink: INK }), of(`${name}.join`), 0, 0, 16);
   assert.deepEqual(
     g.drawn.map((d) => [d.ink, d.w, d.y]),
     [

@@ -7,7 +7,7 @@
  * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
  * @typedef {import("./frame.js").Prepared} Prepared
  */
-import { TALL } from "../../drawing/key_row.js";
+import { TALL, keyItems } from "../../drawing/key_row.js";
 import { drawNaN } from "../../drawing/nan.js";
 import { SLOTTED, drawGlyph, fillOf, huesOf } from "../../drawing/glyph.js";
 import { drawShade } from "./matrix.js";
@@ -32,31 +32,25 @@ import {
 /** The keys of the ring. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
 export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale, stuck }) {
   const { ink, font } = look;
-  const items = /** @type {KeyItem[]} */ ([]);
+  const { items, put } = keyItems();
   const any = (/** @type {(s: Prepared["ranks"][0]) => boolean} */ so) => ranks.some(so);
-  const put = (
-    /** @type {string} */ name,
-    /** @type {number} */ width,
-    /** @type {string} */ words,
-    /** @type {KeyItem["draw"]} */ draw,
-  ) => items.push({ name, words, width, draw });
   const line = place.links.length > 2 * place.members ? ink.edge : ink.link;
   if (scale) {
-    put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), (g) =>
+    put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), ({ g }) =>
       stroke(g, line, widthOf(scale / 4, scale, place), []),
     );
     put(
       `wide ${widthOf(scale, scale, place)}`,
       22,
       `${bitRate(scale)}, from send to receipt`,
-      (g) => stroke(g, line, widthOf(scale, scale, place), []),
+      ({ g }) => stroke(g, line, widthOf(scale, scale, place), []),
     );
   }
   const gathers = reading?.holdings.way === "keep";
   const hears = reading?.holdings.way === "hear";
   if (place.dots) {
-    if (hears) put("news dot", 10, "news on its way", (g) => dot(g, ink, false));
-    else if (!gathers) put("dot", 10, "a sum on its way", (g) => dot(g, ink, false));
+    if (hears) put("news dot", 10, "news on its way", ({ g }) => dot(g, ink, false));
+    else if (!gathers) put("dot", 10, "a sum on its way", ({ g }) => dot(g, ink, false));
     put(
       "full dot",
       10,
@@ -65,7 +59,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
         : gathers
           ? `a ${pieceName(reading?.call)} on its way`
           : "a complete chunk on its way",
-      (g) => dot(g, ink, true),
+      ({ g }) => dot(g, ink, true),
     );
   } else if (gathers) {
     const wide = place.level === 0 && ranks.length <= SLOTTED;
@@ -74,7 +68,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       wide ? 38 : 22,
       `${pieceName(reading.call)} 3 on its ` +
         `way${reading.call.collective === "p2p" ? "" : ", as its owner has it"}`,
-      (g) =>
+      ({ g }) =>
         comet(
           g,
           ink,
@@ -91,14 +85,14 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       `comet ${slots} ${hues}`,
       slots ? 38 : 22,
       hears ? "news on its way" : "chunk 3 on its way",
-      (g) => comet(g, ink, font, slots ? hues : [], false),
+      ({ g }) => comet(g, ink, font, slots ? hues : [], false),
     );
     if (!slots || crowded)
       put(
         "complete comet",
         slots ? 36 : 22,
         slots ? "complete; number or dot where it is tight" : "complete",
-        (g) => {
+        ({ g }) => {
           comet(g, ink, font, [], true);
           if (slots) (g.translate(25, 0), dot(g, ink, true));
         },
@@ -109,11 +103,11 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
     `halo ${place.level}`,
     place.level === 2 ? 22 : 16,
     waits > 3 && labelled(place) ? "waits; the 3 longest in words" : "waits",
-    (g) =>
+    ({ g }) =>
       place.level === 2 ? stroke(g, ink.wait, 2.5, [2, 2]) : ringAt(g, ink.wait, 6, 2.5, [3, 2.4]),
   );
   if (stuck.size)
-    put("stuck", 22, "to whom it waits for", (g) =>
+    put("stuck", 22, "to whom it waits for", ({ g }) =>
       drawStuck(
         g,
         ink,
@@ -128,7 +122,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       ),
     );
   if (frame?.comets.some((c) => c.lying))
-    put("lying", 22, "has come, not received", (g) => lyingChip(g, ink));
+    put("lying", 22, "has come, not received", ({ g }) => lyingChip(g, ink));
   if (
     (!reading && any((s) => s.away)) ||
     (reading &&
@@ -136,22 +130,26 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
         (start) => start > 0.05 * (reading.call.end - reading.call.start),
       ))
   )
-    put("away", 16, "has not joined in yet", (g) => ringAt(g, ink.edge, 6, 2, []));
+    put("away", 16, "has not joined in yet", ({ g }) => ringAt(g, ink.edge, 6, 2, []));
   if (place.links.some(([from, to]) => emulated.has(`${from}>${to}`))) items.push(emulatedKey(ink));
   if ([...emulated.values()].some((l) => l.down))
-    put("cut", 16, "cut", (g) => crossed16(g, ink.fault));
-  if (any((s) => !!s.ended)) put("ended", 22, "ended; its links dotted", (g) => endedChip(g, ink));
+    put("cut", 16, "cut", ({ g }) => crossed16(g, ink.fault));
+  if (any((s) => !!s.ended))
+    put("ended", 22, "ended; its links dotted", ({ g }) => endedChip(g, ink));
   if (any((s) => s.host !== null))
-    put("cut off", 16, "its host is cut off", (g) => ringAt(g, ink.edge, 6, 1, [3, 3]));
-  if (any((s) => s.held)) put("held", 16, "held by you", (g) => square(g, ink.hold, []));
-  if (any((s) => s.frozen)) put("frozen", 16, "frozen by you", (g) => square(g, ink.hold, [4, 3]));
+    put("cut off", 16, "its host is cut off", ({ g }) => ringAt(g, ink.edge, 6, 1, [3, 3]));
+  if (any((s) => s.held)) put("held", 16, "held by you", ({ g }) => square(g, ink.hold, []));
+  if (any((s) => s.frozen))
+    put("frozen", 16, "frozen by you", ({ g }) => square(g, ink.hold, [4, 3]));
   if (any((s) => s.factor !== 1))
-    put("slowed", 18, "computes slower: made by us", (g) => ringAt(g, ink.hold, 7, 1.5, [4, 3]));
+    put("slowed", 18, "computes slower: made by us", ({ g }) =>
+      ringAt(g, ink.hold, 7, 1.5, [4, 3]),
+    );
   const outside = ranks.filter((s) => !s.member).length;
   if (place.outside >= 2 && outside)
-    put("outside", 16, "not in this group", (g) => ringAt(g, ink.rule, 6, 1, []));
+    put("outside", 16, "not in this group", ({ g }) => ringAt(g, ink.rule, 6, 1, []));
   else if (outside)
-    put("crowd", 22, `${counted(outside, "rank")} not in this group`, (g) =>
+    put("crowd", 22, `${counted(outside, "rank")} not in this group`, ({ g }) =>
       stroke(g, ink.rule, 4, []),
     );
   if (place.boxes.length)
@@ -160,7 +158,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       16,
       `${(look.known.run?.levels?.length ?? 0) > 1 ? "a host: its ranks" : "ranks that"} ` +
         "talk among themselves first",
-      (g) => {
+      ({ g }) => {
         g.strokeStyle = ink.rule;
         g.lineWidth = 1;
         g.beginPath();
@@ -178,7 +176,7 @@ const emulatedKey = (ink) => ({
   name: "made",
   words: "emulated: made by us",
   width: 22,
-  draw: (g) => stroke(g, ink.hold, 2.5, [5, 3]),
+  draw: ({ g }) => stroke(g, ink.hold, 2.5, [5, 3]),
 });
 
 /** The keys of the links as a table. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
@@ -200,28 +198,22 @@ export function pairKeys({ ink }, { reading, emulated }) {
       name: "pair shades",
       words: "row sends to column: the more bytes so far, the stronger",
       width: 40,
-      draw: (g) => [0.05, 0.5, 1].forEach((share, i) => shade(g, i * 13, share)),
+      draw: ({ g }) => [0.05, 0.5, 1].forEach((share, i) => shade(g, i * 13, share)),
     },
     {
       name: "pair busy",
       words: "share of the time it was busy",
       width: 22,
-      draw: (g) => {
-        g.fillStyle = ink.track;
-        g.fillRect(0, 2, 20, 12);
-        g.fillStyle = ink.comm;
-        g.fillRect(0, 12, 12, 2);
+      draw: (pen) => {
+        pen.box(0, 2, 20, 12, "track");
+        pen.box(0, 12, 12, 2, "comm");
       },
     },
     {
       name: "pair none",
       words: "no link",
       width: 14,
-      draw: (g) => {
-        g.strokeStyle = ink.rule;
-        g.lineWidth = 1;
-        g.strokeRect(0.5, 2.5, 11, 11);
-      },
+      draw: (pen) => pen.outline(0.5, 2.5, 11, 11, "rule"),
     },
     ...([...emulated.keys()].some((key) => reading?.links.has(key)) ? [emulatedKey(ink)] : []),
   ];
@@ -230,17 +222,11 @@ export function pairKeys({ ink }, { reading, emulated }) {
 /** The keys of the matrix. @param {Look} look @param {Prepared} seen @returns {KeyItem[]} */
 export function contentKeys(look, { reading, grid, t, place, poison }) {
   const { ink } = look;
-  const items = /** @type {KeyItem[]} */ ([]);
+  const { items, put } = keyItems();
   const ranks = reading?.holdings.ranks ?? Array.from({ length: grid.rows }, (_, r) => r);
   const hues = huesOf(ink, ranks, place.ranks);
   const n = hues.length;
   const first = ranks.slice(0, Math.min(3, Math.max(1, n - 1)));
-  const put = (
-    /** @type {string} */ name,
-    /** @type {number} */ width,
-    /** @type {string} */ words,
-    /** @type {KeyItem["draw"]} */ draw,
-  ) => items.push({ name: name + hues, words, width, draw });
   const share = n > SLOTTED;
   const names = `${first.length > 1 ? "ranks" : "rank"} ${first.join(", ")}`;
   const wrong =
@@ -258,33 +244,29 @@ export function contentKeys(look, { reading, grid, t, place, poison }) {
   });
   const chipWide = grid.strip ? 11 : 22;
   if (poison)
-    put("nan", chipWide + 1, "holds a NaN", (g) => {
-      g.fillStyle = ink.track;
-      g.fillRect(0, 1, chipWide, 14);
-      drawNaN(g, ink, look.font, look.ratio, 0, 1, chipWide, 14);
+    put("nan", chipWide + 1, "holds a NaN", (pen) => {
+      pen.box(0, 1, chipWide, 14, "track");
+      drawNaN(pen.g, ink, look.font, look.ratio, 0, 1, chipWide, 14);
     });
   if (reading?.holdings.way === "keep") {
     const messages = reading.call.collective === "p2p";
-    put("has", grid.strip ? 12 : 22, messages ? "received" : "the rank has the chunk", (g) =>
+    put("has", grid.strip ? 12 : 22, messages ? "received" : "the rank has the chunk", ({ g }) =>
       grid.strip
         ? drawShade(g, ink, 0, 3, 11, 10, { shares: [1], whole: true, doubled: [], lacking: [] })
         : drawGlyph(g, ink, hues, 0, 1, 22, 14, fillOf(Array(n).fill(1))),
     );
-    put(
-      "has not",
-      grid.strip ? 12 : 22,
-      messages ? "to be received" : "not yet",
-      (g) => ((g.fillStyle = ink.track), g.fillRect(0, 1, grid.strip ? 11 : 22, 14)),
+    put("has not", grid.strip ? 12 : 22, messages ? "to be received" : "not yet", (pen) =>
+      pen.box(0, 1, grid.strip ? 11 : 22, 14, "track"),
     );
-    put("arriving", grid.strip ? 12 : 22, "arriving", (g) =>
-      grid.strip ? ((g.fillStyle = ink.comm), g.fillRect(0, 4, 8, 8)) : arrivingChip(g, ink),
+    put("arriving", grid.strip ? 12 : 22, "arriving", (pen) =>
+      grid.strip ? pen.box(0, 4, 8, 8, "comm") : arrivingChip(pen.g, ink),
     );
     if (unasked)
       put(
         "to hand on",
         chipWide + 1,
         messages ? "its own, to be sent" : "here to be handed on",
-        (g) =>
+        ({ g }) =>
           grid.strip
             ? drawShade(g, ink, 0, 3, 11, 10, { ...nothing, shares: [1], single: true })
             : drawGlyph(g, ink, hues, 0, 1, 22, 14, {
@@ -294,39 +276,38 @@ export function contentKeys(look, { reading, grid, t, place, poison }) {
               }),
       );
     if (unasked && !grid.strip)
-      put("unasked", 23, messages ? "not for this rank" : "need not be here at the end", (g) =>
+      put("unasked", 23, messages ? "not for this rank" : "need not be here at the end", ({ g }) =>
         drawGlyph(g, ink, hues, 0, 1, 22, 14, nothing),
       );
     if (wrong)
-      put("missing", 40, messages ? "never received" : "missing at the end", (g) =>
+      put("missing", 40, messages ? "never received" : "missing at the end", (pen) =>
         grid.strip
-          ? ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8))
-          : drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...nothing, open: false, lacking: [n - 1] }),
+          ? pen.box(0, 4, 8, 8, "fault")
+          : drawGlyph(pen.g, ink, hues, 1, 2, 38, 12, {
+              ...nothing,
+              open: false,
+              lacking: [n - 1],
+            }),
       );
     return items;
   }
   if (grid.strip) {
     const shade =
       (/** @type {number} */ x, /** @type {number} */ in_) =>
-      (/** @type {CanvasRenderingContext2D} */ g) =>
+      (/** @type {import("../../drawing/pen.js").Pen} */ { g }) =>
         drawShade(g, ink, x, 3, 11, 10, {
           shares: [in_],
           whole: in_ === 1,
           doubled: [],
           lacking: [],
         });
-    put("shades", 34, "share of the contributions that are in", (g) =>
-      [0.1, 0.5, 0.9].forEach((in_, i) => shade(i * 11, in_)(g)),
+    put("shades", 34, "share of the contributions that are in", (pen) =>
+      [0.1, 0.5, 0.9].forEach((in_, i) => shade(i * 11, in_)(pen)),
     );
     put("whole", 12, "complete", shade(0, 1));
-    put("arriving", 12, "arriving", (g) => ((g.fillStyle = ink.comm), g.fillRect(0, 4, 8, 8)));
+    put("arriving", 12, "arriving", (pen) => pen.box(0, 4, 8, 8, "comm"));
     if (wrong)
-      put(
-        "wrong",
-        12,
-        "in twice, or missing at the end",
-        (g) => ((g.fillStyle = ink.fault), g.fillRect(0, 4, 8, 8)),
-      );
+      put("wrong", 12, "in twice, or missing at the end", (pen) => pen.box(0, 4, 8, 8, "fault"));
     return items;
   }
   put(
@@ -338,23 +319,23 @@ export function contentKeys(look, { reading, grid, t, place, poison }) {
         : "share of the contributions that are in"
       : `${reading?.holdings.way === "hear" ? "has heard of" : "sum of"} ${names} so far: ` +
           "place = rank",
-    (g) => drawGlyph(g, ink, hues, 0, 1, 30, 14, some(n)),
+    ({ g }) => drawGlyph(g, ink, hues, 0, 1, 30, 14, some(n)),
   );
-  put("whole", 22, reading?.holdings.way === "hear" ? "of all" : "complete", (g) =>
+  put("whole", 22, reading?.holdings.way === "hear" ? "of all" : "complete", ({ g }) =>
     drawGlyph(g, ink, hues, 0, 1, 22, 14, fillOf(Array(n).fill(1))),
   );
-  put("arriving", 22, "arriving", (g) => arrivingChip(g, ink));
+  put("arriving", 22, "arriving", ({ g }) => arrivingChip(g, ink));
   if (unasked)
-    put("unasked", 23, "need not be complete", (g) =>
+    put("unasked", 23, "need not be complete", ({ g }) =>
       drawGlyph(g, ink, hues, 0, 1, 22, 14, nothing),
     );
   if (reading && reading.holdings.slots.some((slots) => slots > 1))
     put("pieces", 0, share ? "" : "height = share of the chunk's pieces", () => {});
   if (wrong) {
-    put("doubled", 40, "in more than once", (g) =>
+    put("doubled", 40, "in more than once", ({ g }) =>
       drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), doubled: [0] }),
     );
-    put("lacking", 40, "missing at the end", (g) =>
+    put("lacking", 40, "missing at the end", ({ g }) =>
       drawGlyph(g, ink, hues, 1, 2, 38, 12, { ...some(n), lacking: [n - 1] }),
     );
   }

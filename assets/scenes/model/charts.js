@@ -55,17 +55,12 @@ export function stripOf(model, timed, width) {
  * @param {number} chosen  a layer, or -1
  */
 export function drawModelLine(chart, model, ranks, timed, window, chosen) {
-  const { g, ink, width } = chart;
+  const { ink, width } = chart;
   const spots = stripOf(model, timed, width);
   const top = 15;
   const high = 12;
   const sharding = shardingOf(model);
   const layersOf = (/** @type {number} */ s) => model.layers.filter((l) => l.stage === s);
-  const outline = (/** @type {number[]} */ [x, y, w, h], /** @type {number} */ wide) => {
-    g.strokeStyle = ink.focus;
-    g.lineWidth = wide;
-    g.strokeRect(x, y, w, h);
-  };
   for (const { index, stage } of model.layers) {
     const { x, w } = spots[index];
     const shares = sharding?.layers.get(index);
@@ -78,7 +73,7 @@ export function drawModelLine(chart, model, ranks, timed, window, chosen) {
         chart.box(x, y, wide, share * high, inkOfRank(ink, rank));
         y += share * high;
       });
-    if (index === chosen) outline([x, top - 1, Math.max(3, w), high + 2], 2);
+    if (index === chosen) chart.outline(x, top - 1, Math.max(3, w), high + 2, "focus", 2);
   }
   const times = stageTimes(model);
   const ends = Array.from({ length: model.stages }, (_, s) => {
@@ -105,7 +100,7 @@ export function drawModelLine(chart, model, ranks, timed, window, chosen) {
   if (!window) return;
   const from = spots[layersOf(window[0])[0]?.index ?? 0].x;
   const till = spots[layersOf(window[1]).at(-1)?.index ?? 0];
-  outline([from + 0.75, top - 3, till.x + till.w - from - 1.5, high + 6], 1.5);
+  chart.outline(from + 0.75, top - 3, till.x + till.w - from - 1.5, high + 6, "focus", 1.5);
 }
 
 /** @param {Chart} chart @param {Model} model @param {number[]} ranks */

@@ -21,12 +21,11 @@
  *   slowest: ms (bytes where nothing is timed) of the longest bar; ranks: in the pipeline, of each
  *   stage
  */
+import { Pen } from "../../drawing/pen.js";
 import { drawParts, shardingOf } from "./shards.js";
 import { cutWords, layersWord } from "./captions.js";
-import { hatched } from "../../drawing/hatch.js";
 import { pointAlong } from "./hits.js";
 import { bytes, counted, duration } from "../../engine/format.js";
-import { writeAt } from "../../drawing/colors.js";
 
 const COMET_R = 8;
 const BAR_HIGH = 5;
@@ -45,11 +44,12 @@ export const weightOf = (node, timed) => (timed ? node.forward + node.backward :
 
 /**
  * A text that fits, its end left out if need be.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {string} text
  * @param {number} room
  */
-export function fitted(g, text, room) {
+export function fitted(pen, text, room) {
+  const { g } = pen;
   if (g.measureText(text).width <= room) return text;
   let n = text.length;
   while (n > 1 && g.measureText(`${text.slice(0, n)}…`).width > room) n--;
@@ -58,17 +58,18 @@ export function fitted(g, text, room) {
 
 /**
  * A layer's name in the room there is: its last parts, which say most.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {string} name
  * @param {number} room
  */
-export function nameThatFits(g, name, room) {
+export function nameThatFits(pen, name, room) {
+  const { g } = pen;
   const parts = name.split(".");
   for (let i = 0; i < parts.length; i++) {
     const some = parts.slice(i).join(".");
     if (g.measureText(some).width <= room) return some;
   }
-  return fitted(g, parts[parts.length - 1], room);
+  return fitted(pen, parts[parts.length - 1], room);
 }
 
 /**
@@ -77,74 +78,67 @@ export function nameThatFits(g, name, room) {
  * @param {GraphSeen} seen
  */
 export function drawPicture(g, look, seen) {
+  const pen = new Pen(g, look);
   const { place } = seen;
-  for (const band of place.bands) drawBand(g, look, seen, band);
+  for (const band of place.bands) drawBand(pen, seen, band);
   g.setLineDash([]);
-  for (const points of place.returns) drawWay(g, points, look.ink.edge, 1.2, true);
+  for (const points of place.returns) drawWay(pen, points, look.ink.edge, 1.2, true);
   for (const { lines } of place.bands)
-    for (const { paths } of lines) for (const path of paths) drawWire(g, look.ink, seen, path);
-  for (const cut of place.cuts) drawCut(g, look, seen, cut);
+    for (const { paths } of lines) for (const path of paths) drawWire(pen, seen, path);
+  for (const cut of place.cuts) drawCut(pen, seen, cut);
   for (const { lines } of place.bands)
-    for (const { boxes } of lines) for (const box of boxes) drawNode(g, look, seen, box);
-  for (const fold of place.folds) drawFold(g, look, fold);
-  for (const comet of seen.comets) drawComet(g, look, comet);
+    for (const { boxes } of lines) for (const box of boxes) drawNode(pen, seen, box);
+  for (const fold of place.folds) drawFold(pen, fold);
+  for (const comet of seen.comets) drawComet(pen, comet);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pen} pen
  * @param {GraphSeen} seen
  * @param {import("./place.js").Band} band
  */
-function drawBand(
-  g,
-  { ink, font },
-  { model, place, ranks, chosen },
-  { stage, x: edge, top, height },
-) {
+function drawBand(pen, { model, place, ranks, chosen }, { stage, x: edge, top, height }) {
+  const { g, ink, font } = pen;
   const sharding = shardingOf(model);
   const colour = sharding ? ink.edge : inkOfRank(ink, ranks[stage]);
   const layers = model.layers.filter((l) => l.stage === stage);
   const x = edge + 14;
   const room = place.left - 14 - 4;
   g.globalAlpha = 0.09;
-  g.fillStyle = colour;
-  g.fillRect(edge, top, place.width, height);
+  pen.box(edge, top, place.width, height, colour);
   g.globalAlpha = 1;
   g.fillRect(edge, top, 6, height);
-  if (chosen.stages.has(stage)) {
-    g.strokeStyle = ink.focus;
-    g.lineWidth = 2;
-    g.strokeRect(edge + 1, top + 1, place.width - 2, height - 2);
-  }
+  if (chosen.stages.has(stage))
+    pen.outline(edge + 1, top + 1, place.width - 2, height - 2, "focus", 2);
   const ms = layers.reduce((sum, l) => sum + l.forward + l.backward, 0);
   const size = layers.reduce((sum, l) => sum + l.parameters, 0);
   const name =
     model.stages > 1 ? `stage ${stage}` : sharding ? counted(sharding.ranks, "rank") : "not cut";
   let y = top + height / 2 - 16;
-  writeAt(g, font, name, x, y, ink.ink, "left", true, 13);
+  pen.write(name, x, y, "ink", "left", true, 13);
   const wide = g.measureText(name).width;
   if (model.stages > 1)
-    writeAt(g, font, `rank ${ranks[stage]}`, x + wide + 8, y, ink["ink-2"], "left", false, 12);
+    pen.write(`rank ${ranks[stage]}`, x + wide + 8, y, "ink-2", "left", false, 12);
   for (const words of [
     `${layersWord(layers.length)}${ms ? `, ${duration(ms * 1e6)}` : ""}`,
     `${bytes(size)} parameters`,
   ]) {
     y += 16;
     g.font = `400 11px ${font}`;
-    writeAt(g, font, fitted(g, words, room), x, y, ink["ink-2"]);
+    pen.write(fitted(pen, words, room), x, y);
   }
 }
 
 /**
  * A way with rounded corners.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Point[]} points
  * @param {string} colour
  * @param {number} width
  * @param {boolean} arrow
  */
-function drawWay(g, points, colour, width, arrow) {
+function drawWay(pen, points, colour, width, arrow) {
+  const { g } = pen;
   g.strokeStyle = g.fillStyle = colour;
   g.lineWidth = width;
   g.beginPath();
@@ -167,33 +161,32 @@ function drawWay(g, points, colour, width, arrow) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {GraphSeen} seen
  * @param {import("./place.js").WirePath} path
  */
-function drawWire(g, ink, { pointed, nodes, chosen }, { wire, points, reaches }) {
+function drawWire(pen, { pointed, nodes, chosen }, { wire, points, reaches }) {
+  const { ink } = pen;
   const lit =
     (!!pointed &&
       (("wire" in pointed && pointed.wire === wire) ||
         ("node" in pointed && (wire.from === pointed.node || wire.to === pointed.node)))) ||
     (chosen.node !== "" &&
       (nodes[wire.from]?.key === chosen.node || nodes[wire.to]?.key === chosen.node));
-  drawWay(g, points, lit ? ink.focus : ink.edge, lit ? 2 : 1.2, reaches);
+  drawWay(pen, points, lit ? ink.focus : ink.edge, lit ? 2 : 1.2, reaches);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pen} pen
  * @param {GraphSeen} seen
  * @param {NodeBox} box
  */
 function drawNode(
-  g,
-  { ink, font, ratio },
+  pen,
   { model, nodes, slowest, timed, ranks, pointed, chosen },
   { node: n, x, y, w, h },
 ) {
+  const { g, ink, font } = pen;
   const node = nodes[n];
   const hit = pointed && "node" in pointed && pointed.node === n;
   const isChosen = chosen.node === node.key;
@@ -218,24 +211,27 @@ function drawNode(
   const parts = node.folded ? undefined : shardingOf(model)?.layers.get(node.layers[0].index);
   const side = parts ? SQUARE + 3 : 0;
   if (parts) {
-    drawParts(g, ink, parts, x + wide - SQUARE - 5, y + 5, SQUARE);
+    drawParts(pen, parts, x + wide - SQUARE - 5, y + 5, SQUARE);
     g.fillStyle = ink.comm;
     if (parts.exchanges.some((e) => e.pass === "forward"))
       g.fillRect(x + wide - 2, y - 2, 4, h + 4);
     if (parts.exchanges.some((e) => e.pass === "backward"))
       for (const dy of [0, 0.4, 0.8]) g.fillRect(x - 2, y - 2 + dy * (h + 4), 4, 0.2 * (h + 4));
   } else {
-    g.fillStyle = shardingOf(model) ? ink.edge : inkOfRank(ink, ranks[node.stage]);
-    g.fillRect(x + 1, y + 5, 2.5, h - 10);
+    pen.box(
+      x + 1,
+      y + 5,
+      2.5,
+      h - 10,
+      shardingOf(model) ? "edge" : inkOfRank(ink, ranks[node.stage]),
+    );
   }
   g.font = `700 11px ${font}`;
-  writeAt(g, font, nameThatFits(g, node.name, room - side), x + 7, y + 9.5, ink.ink, "left", true);
+  pen.write(nameThatFits(pen, node.name, room - side), x + 7, y + 9.5, "ink", "left", true);
   g.font = `400 11px ${font}`;
-  writeAt(
-    g,
-    font,
+  pen.write(
     fitted(
-      g,
+      pen,
       node.folded && g.measureText(node.op).width > room
         ? node.op.replace(/ layers$/, "")
         : node.op,
@@ -243,75 +239,73 @@ function drawNode(
     ),
     x + 7,
     y + 22,
-    ink["ink-2"],
   );
   const full = room;
   const long = (/** @type {number} */ v) => (slowest > 0 ? (v / slowest) * full : 0);
   const top = y + h - BAR_HIGH - 2.5;
-  g.fillStyle = ink.track;
-  g.fillRect(x + 7, top + BAR_HIGH - 1, full, 1);
+  pen.box(x + 7, top + BAR_HIGH - 1, full, 1, "track");
   if (!timed) {
-    g.fillStyle = ink.done;
-    g.fillRect(x + 7, top, long(node.parameters), BAR_HIGH);
+    pen.box(x + 7, top, long(node.parameters), BAR_HIGH, "done");
     return;
   }
-  g.fillStyle = ink.forward;
-  g.fillRect(x + 7, top, long(node.forward), BAR_HIGH);
-  g.fillStyle = hatched(ink.backward, ratio);
-  g.fillRect(x + 7 + long(node.forward), top, long(node.backward), BAR_HIGH);
+  pen.box(x + 7, top, long(node.forward), BAR_HIGH, "forward");
+  pen.hatch(x + 7 + long(node.forward), top, long(node.backward), BAR_HIGH, "backward");
 }
 
 /**
  * The handle that folds a block again.
- * @param {CanvasRenderingContext2D} g
- * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pen} pen
  * @param {import("./place.js").Box & {block: string}} fold
  */
-function drawFold(g, { ink, font }, { block, x, y, w, h }) {
+function drawFold(pen, { block, x, y, w, h }) {
+  const { g, ink, font } = pen;
   g.font = `400 11px ${font}`;
-  const words = fitted(g, `− ${block}`, w);
+  const words = fitted(pen, `− ${block}`, w);
   const wide = g.measureText(words).width;
-  writeAt(g, font, words, x, y + h / 2, ink["ink-2"]);
+  pen.write(words, x, y + h / 2);
   g.fillStyle = ink.edge;
   if (w - wide > 12) g.fillRect(x + wide + 5, y + h / 2, w - wide - 5, 1);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pen} pen
  * @param {GraphSeen} seen
  * @param {import("./place.js").CutLane} cut
  */
 function drawCut(
-  g,
-  { ink, font },
+  pen,
   { model, place, crossed, chosen, pointed },
   { border, x, top, height, from, width },
 ) {
-  if (chosen.cut === border || (pointed && "cut" in pointed && pointed.cut === border)) {
-    g.strokeStyle = ink.focus;
-    g.lineWidth = chosen.cut === border ? 2 : 1;
-    g.strokeRect(x + 1, top + 1, place.width - 2, height - 2);
-  }
-  drawWay(g, from, ink.comm, width, true);
+  const { g, ink, font } = pen;
+  if (chosen.cut === border || (pointed && "cut" in pointed && pointed.cut === border))
+    pen.outline(
+      x + 1,
+      top + 1,
+      place.width - 2,
+      height - 2,
+      "focus",
+      chosen.cut === border ? 2 : 1,
+    );
+  drawWay(pen, from, ink.comm, width, true);
   const { name, plan, seen } = cutWords(model, border, crossed);
   const room = x + place.right - 8;
-  writeAt(g, font, name, x + 14, top + 12, ink.ink, "left", true, 12);
+  pen.write(name, x + 14, top + 12, "ink", "left", true, 12);
   const after = x + 14 + g.measureText(name).width + 8;
   g.font = `400 11px ${font}`;
   const caption = seen.find((words) => g.measureText(words).width < (room - after) * 0.62) ?? "";
   const left = room - after - (caption ? g.measureText(caption).width + 16 : 0);
   const planned = plan.find((words) => g.measureText(words).width <= left) ?? "";
-  writeAt(g, font, planned, after, top + 12, ink["ink-2"]);
-  writeAt(g, font, caption, room, top + 12, ink.ink, "right");
+  pen.write(planned, after, top + 12);
+  pen.write(caption, room, top + 12, "ink", "right");
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pen} pen
  * @param {GraphSeen["comets"][0]} comet
  */
-function drawComet(g, { ink, font }, { x, y, gradient, microbatch }) {
+function drawComet(pen, { x, y, gradient, microbatch }) {
+  const { g, ink } = pen;
   g.fillStyle = gradient ? ink.ground : ink.comm;
   g.strokeStyle = ink.comm;
   g.lineWidth = 2;
@@ -319,16 +313,7 @@ function drawComet(g, { ink, font }, { x, y, gradient, microbatch }) {
   g.arc(x, y, COMET_R, 0, 7);
   g.fill();
   g.stroke();
-  writeAt(
-    g,
-    font,
-    String(microbatch),
-    x,
-    y + 0.5,
-    gradient ? ink.ink : ink["on-s1"],
-    "center",
-    true,
-  );
+  pen.write(String(microbatch), x, y + 0.5, gradient ? "ink" : "on-s1", "center", true);
 }
 
 /**

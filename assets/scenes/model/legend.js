@@ -5,10 +5,10 @@
  * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
  * @typedef {import("./draw.js").GraphSeen} GraphSeen
  */
+import { keyItems } from "../../drawing/key_row.js";
 import { drawParts, shardingOf } from "./shards.js";
 import { hatched } from "../../drawing/hatch.js";
 import { inkOfRank } from "./draw.js";
-import { writeAt } from "../../drawing/colors.js";
 import { bytes, duration } from "../../engine/format.js";
 
 /**
@@ -18,20 +18,12 @@ import { bytes, duration } from "../../engine/format.js";
  * @param {boolean} held  memory was measured
  * @returns {KeyItem[]}
  */
-export function keysOf({ ink, font, ratio }, { model, nodes, ranks, timed, slowest }, moves, held) {
-  const items = /** @type {KeyItem[]} */ ([]);
-  const put = (
-    /** @type {string} */ name,
-    /** @type {number} */ width,
-    /** @type {string} */ words,
-    /** @type {KeyItem["draw"]} */ draw,
-  ) => items.push({ name, words, width, draw });
+export function keysOf({ ink, ratio }, { model, nodes, ranks, timed, slowest }, moves, held) {
+  const { items, put } = keyItems();
   const bar =
     (/** @type {() => string | CanvasPattern} */ fill) =>
-    (/** @type {CanvasRenderingContext2D} */ g) => (
-      (g.fillStyle = fill()),
-      g.fillRect(0, 5, 20, 6)
-    );
+    (/** @type {import("../../drawing/pen.js").Pen} */ pen) =>
+      pen.box(0, 5, 20, 6, fill());
   const sharding = shardingOf(model);
   const stripes = (/** @type {string} */ how) => ({
     how,
@@ -44,33 +36,28 @@ export function keysOf({ ink, font, ratio }, { model, nodes, ranks, timed, slowe
       `column ${sharding.ranks}`,
       16,
       `outputs split over ranks 0 to ${sharding.ranks - 1}`,
-      (g) => drawParts(g, ink, stripes("column"), 0, 0, 15),
+      (pen) => drawParts(pen, stripes("column"), 0, 0, 15),
     );
-    put(`row ${sharding.ranks}`, 16, "inputs split, rank 0 on top", (g) =>
-      drawParts(g, ink, stripes("row"), 0, 0, 15),
+    put(`row ${sharding.ranks}`, 16, "inputs split, rank 0 on top", (pen) =>
+      drawParts(pen, stripes("row"), 0, 0, 15),
     );
-    put("whole", 16, "whole on every rank", (g) => drawParts(g, ink, stripes("whole"), 0, 0, 15));
-    put(
-      "forward exchange",
-      6,
-      "exchanges bytes forward",
-      (g) => ((g.fillStyle = ink.comm), g.fillRect(1, 0, 4, 16)),
-    );
+    put("whole", 16, "whole on every rank", (pen) => drawParts(pen, stripes("whole"), 0, 0, 15));
+    put("forward exchange", 6, "exchanges bytes forward", (pen) => pen.box(1, 0, 4, 16, "comm"));
     put(
       "backward exchange",
       6,
       "backward",
-      (g) => (
+      ({ g }) => (
         (g.fillStyle = ink.comm),
         [0, 0.4, 0.8].forEach((dy) => g.fillRect(1, dy * 16, 4, 3.2))
       ),
     );
   } else
-    put(`band ${ranks.join()}`, 22, "colour: the rank that has the layer", (g) =>
-      [0, 1].forEach((r) => ((g.fillStyle = inkOfRank(ink, r)), g.fillRect(r * 11, 3, 10, 10))),
+    put(`band ${ranks.join()}`, 22, "colour: the rank that has the layer", (pen) =>
+      [0, 1].forEach((r) => pen.box(r * 11, 3, 10, 10, inkOfRank(ink, r))),
     );
   if (nodes.some((n) => n.folded))
-    put("folded", 24, "folded block: click to open", (g) => {
+    put("folded", 24, "folded block: click to open", ({ g }) => {
       g.strokeStyle = ink.edge;
       g.fillStyle = ink.ground;
       for (let i = 2; i >= 0; i--)
@@ -100,19 +87,14 @@ export function keysOf({ ink, font, ratio }, { model, nodes, ranks, timed, slowe
       bar(() => ink.done),
     );
   if (model.stages > 1) {
-    put("crosses", 22, "bytes that cross a cut: width", (g) =>
-      [0, 1].forEach(
-        (k) => (
-          (g.fillStyle = ink.comm),
-          g.fillRect(k * 11, 8 - (1.5 + 4.5 * k) / 2, 11, 1.5 + 4.5 * k)
-        ),
-      ),
+    put("crosses", 22, "bytes that cross a cut: width", (pen) =>
+      [0, 1].forEach((k) => pen.box(k * 11, 8 - (1.5 + 4.5 * k) / 2, 11, 1.5 + 4.5 * k, "comm")),
     );
     put(
       "equal",
       10,
       "above: the cuts; small ticks: all stages alike",
-      (g) => ((g.fillStyle = ink.ideal), g.fillRect(1, 1, 1.5, 14), g.fillRect(7, 12, 1, 3)),
+      (pen) => (pen.box(1, 1, 1.5, 14, "ideal"), pen.g.fillRect(7, 12, 1, 3)),
     );
   }
   if (moves)
@@ -123,15 +105,15 @@ export function keysOf({ ink, font, ratio }, { model, nodes, ranks, timed, slowe
         gradient
           ? "gradient of microbatch 3 on its way, back"
           : "activations of microbatch 3 on their way",
-        (g) => {
-          g.fillStyle = gradient ? ink.ground : ink.comm;
-          g.strokeStyle = ink.comm;
-          g.lineWidth = 2;
-          g.beginPath();
-          g.arc(8, 8, 6.5, 0, 7);
-          g.fill();
-          g.stroke();
-          writeAt(g, font, "3", 8, 8.5, gradient ? ink.ink : ink["on-s1"], "center", true);
+        (pen) => {
+          pen.g.fillStyle = gradient ? ink.ground : ink.comm;
+          pen.g.strokeStyle = ink.comm;
+          pen.g.lineWidth = 2;
+          pen.g.beginPath();
+          pen.g.arc(8, 8, 6.5, 0, 7);
+          pen.g.fill();
+          pen.g.stroke();
+          pen.write("3", 8, 8.5, gradient ? "ink" : "on-s1", "center", true);
         },
       );
   if (held)

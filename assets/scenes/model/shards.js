@@ -10,6 +10,7 @@
  * @typedef {{how: string, words: string, shares: number[], exchanges: Exchange[]}} LayerParts
  *   shares: of each rank, 0 to 1; how: "column", "row" or "whole"
  * @typedef {{ranks: number, layers: Map<number, LayerParts>, exchanges: Exchange[]}} Sharding
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
 import { bytes, grouped } from "../../engine/format.js";
 
@@ -61,18 +62,16 @@ function readSharding({ layers, shards, exchanges }) {
 /**
  * A layer's parts in a small square: stripes that stand are parts of its outputs, stripes that lie
  * parts of its inputs.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {LayerParts} parts
  * @param {number} x
  * @param {number} y
  * @param {number} size
  */
-export function drawParts(g, ink, { how, shares }, x, y, size) {
+export function drawParts(pen, { how, shares }, x, y, size) {
+  const { g, ink } = pen;
   if (how === "whole") {
-    g.strokeStyle = ink.edge;
-    g.lineWidth = 1;
-    g.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    pen.outline(x + 0.5, y + 0.5, size - 1, size - 1, "edge");
     return;
   }
   let from = 0;

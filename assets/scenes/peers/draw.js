@@ -11,10 +11,10 @@
  *   facts: import("./index.js").PeerFacts | null,
  *   doings: import("../../engine/rank_activity.js").Doing[]}} PeersSeen
  */
+import { Pen } from "../../drawing/pen.js";
 import { roundUp } from "../../engine/losses.js";
 import { barAt, flownSpot, linkWay, wordsAt } from "./place.js";
 import { drawCircle } from "../../drawing/rank_circle.js";
-import { writeAt } from "../../drawing/colors.js";
 
 /** Planned links beyond this many are not drawn, and a caption says so. */
 export const MOST_PLANNED = 200;
@@ -44,6 +44,7 @@ export const plans = (facts) =>
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {PeersSeen} seen */
 export function drawPicture(g, look, { place, frame, facts, doings }) {
+  const pen = new Pen(g, look);
   const { ink, font, choice } = look;
   const { nodes, node } = place.circle;
   const most = Math.max(1, ...frame.links.map((l) => l.nbytes));
@@ -57,7 +58,7 @@ export function drawPicture(g, look, { place, frame, facts, doings }) {
     const mine =
       choice?.rank === link.from && (choice.peer === undefined || choice.peer === link.to);
     peerStroke(
-      g,
+      pen,
       mine ? ink.focus : ink.edge,
       linkWidth(link.nbytes, most, widest),
       lost.has(link.from) || lost.has(link.to) ? [2, 3] : [],
@@ -74,7 +75,7 @@ export function drawPicture(g, look, { place, frame, facts, doings }) {
       const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
       const u = { x: ((b.x - a.x) / length) * (node + 4), y: ((b.y - a.y) / length) * (node + 4) };
       peerStroke(
-        g,
+        pen,
         ink.ideal,
         0.75,
         [],
@@ -86,7 +87,7 @@ export function drawPicture(g, look, { place, frame, facts, doings }) {
     // its tail is the way done
     g.globalAlpha = 0.45;
     peerStroke(
-      g,
+      pen,
       ink.comm,
       3,
       [],
@@ -111,23 +112,21 @@ export function drawPicture(g, look, { place, frame, facts, doings }) {
     const [a, end] = barAt(place, peer.rank, 1);
     const [, b] = barAt(place, peer.rank, peer.distance / scale);
     const wide = place.words ? 7 : 3;
-    peerStroke(g, ink.track, wide, [], a, end);
-    peerStroke(g, peerInk(ink, peer.rank, frame.peers.length), wide, [], a, b);
+    peerStroke(pen, ink.track, wide, [], a, end);
+    peerStroke(pen, peerInk(ink, peer.rank, frame.peers.length), wide, [], a, b);
     if (!place.words) continue;
     const { x, y, align } = wordsAt(place, peer.rank);
-    writeAt(
-      g,
-      font,
+    pen.write(
       distanceWords(peer.distance),
       x,
       y,
-      ink.ink,
+      "ink",
       align,
       frame.far.length === 1 && frame.far[0] === peer.rank,
     );
   }
   const taken = /** @type {{x: number, y: number}[]} */ ([]);
-  for (const comet of frame.comets) drawComet(g, ink, font, place, comet, taken);
+  for (const comet of frame.comets) drawComet(pen, place, comet, taken);
 }
 
 /**
@@ -163,14 +162,15 @@ function emulatedHere({ known }, frame) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {string} colour
  * @param {number} width
  * @param {number[]} dash
  * @param {{x: number, y: number}} a
  * @param {{x: number, y: number}} b
  */
-function peerStroke(g, colour, width, dash, a, b) {
+function peerStroke(pen, colour, width, dash, a, b) {
+  const { g } = pen;
   g.strokeStyle = colour;
   g.lineWidth = width;
   g.setLineDash(dash);
@@ -183,14 +183,13 @@ function peerStroke(g, colour, width, dash, a, b) {
 
 /**
  * A replica's parameters, with the number of whose they are; or a chunk of an averaging.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
+ * @param {Pen} pen
  * @param {Place} place
  * @param {PeersFrame["comets"][0]} comet
  * @param {{x: number, y: number}[]} taken  by others: where it is tight it is a dot
  */
-function drawComet(g, ink, font, place, comet, taken) {
+function drawComet(pen, place, comet, taken) {
+  const { g, ink } = pen;
   const { x, y } = flownSpot(place, comet);
   const { nodes, node } = place.circle;
   const w = comet.from > 9 ? 19 : 16;
@@ -203,7 +202,7 @@ function drawComet(g, ink, font, place, comet, taken) {
     );
   if (comet.message && place.form === "cell" && free) {
     taken.push({ x, y });
-    return drawParcel(g, ink, font, x, y, comet.from);
+    return drawParcel(pen, x, y, comet.from);
   }
   g.fillStyle = ink.comm;
   g.strokeStyle = ink.ground;
@@ -215,14 +214,13 @@ function drawComet(g, ink, font, place, comet, taken) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
+ * @param {Pen} pen
  * @param {number} x
  * @param {number} y
  * @param {number} from
  */
-export function drawParcel(g, ink, font, x, y, from) {
+export function drawParcel(pen, x, y, from) {
+  const { g, ink } = pen;
   const w = from > 9 ? 18 : 14;
   g.fillStyle = ink.ground;
   g.strokeStyle = ink.comm;
@@ -231,5 +229,5 @@ export function drawParcel(g, ink, font, x, y, from) {
   g.roundRect(x - w / 2, y - 7, w, 14, 3);
   g.fill();
   g.stroke();
-  writeAt(g, font, String(from), x, y + 0.5, ink.ink, "center", true);
+  pen.write(String(from), x, y + 0.5, "ink", "center", true);
 }

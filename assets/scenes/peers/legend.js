@@ -6,6 +6,7 @@
  * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
  * @typedef {import("./draw.js").PeersSeen} PeersSeen
  */
+import { keyItems } from "../../drawing/key_row.js";
 import {
   barScale,
   distanceWords,
@@ -16,7 +17,6 @@ import {
   widestLink,
 } from "./draw.js";
 import { decays } from "./charts.js";
-import { cross } from "../../drawing/glyph.js";
 import { bytes } from "../../engine/format.js";
 
 /**
@@ -59,48 +59,42 @@ function keyDisc(g, colour, filled, lines) {
  * @param {PeersSeen} seen
  * @returns {KeyItem[]}
  */
-export function keysOf({ ink, font }, { place, frame, index, facts, doings }) {
-  const items = /** @type {KeyItem[]} */ ([]);
+export function keysOf({ ink }, { place, frame, index, facts, doings }) {
+  const { items, put } = keyItems(frame.peers.length);
   const most = Math.max(0, ...frame.links.map((l) => l.nbytes));
   const ranks = frame.peers.length;
-  const put = (
-    /** @type {string} */ name,
-    /** @type {number} */ width,
-    /** @type {string} */ words,
-    /** @type {KeyItem["draw"]} */ draw,
-  ) => items.push({ name: `${name} ${ranks}`, words, width, draw });
-  put("bar", 22, `full bar: ${distanceWords(barScale(frame))} from the mean`, (g) => {
+  put("bar", 22, `full bar: ${distanceWords(barScale(frame))} from the mean`, ({ g }) => {
     dash(g, ink.track, 7);
     dash(g, peerInk(ink, 0, ranks), place.words ? 7 : 3, [], 13);
   });
   const drawn = plans(facts);
-  if (drawn) put("plan", 22, "mixes with: the plan", (g) => dash(g, ink.ideal, 0.75));
+  if (drawn) put("plan", 22, "mixes with: the plan", ({ g }) => dash(g, ink.ideal, 0.75));
   else if (facts?.edges.length)
     put("unplanned", 0, `${facts.edges.length} planned links: not drawn`, () => {});
   if (most > 0)
-    put("traffic", 22, `most that a link carried: ${bytes(most)}`, (g) =>
+    put("traffic", 22, `most that a link carried: ${bytes(most)}`, ({ g }) =>
       dash(g, ink.edge, linkWidth(most, most, widestLink(frame.links.length, ranks))),
     );
   const messages = [...index.ways.values()].some(({ flown }) => flown[0]?.message);
   const chunks = [...index.ways.values()].some(({ flown }) => flown.some((f) => !f.message));
   if ((messages || (!chunks && facts?.kind !== "all")) && place.form === "cell")
-    put("parcel", 16, "from rank 2, on its way; a dot where it is tight", (g) =>
-      drawParcel(g, ink, font, 8, 8, 2),
+    put("parcel", 16, "from rank 2, on its way; a dot where it is tight", (pen) =>
+      drawParcel(pen, 8, 8, 2),
     );
   if (chunks || facts?.kind === "all" || place.form === "dot")
     put(
       "chunk",
       12,
       place.form === "dot" && messages ? "a message on its way" : "a chunk of an averaging",
-      (g) => {
+      ({ g }) => {
         g.fillStyle = ink.comm;
         g.beginPath();
         g.arc(6, 8, place.form === "cell" ? 4.5 : 3, 0, 7);
         g.fill();
       },
     );
-  put("compute", 16, "computes", (g) => keyDisc(g, ink.backward, true, []));
-  put("move", 16, "passes on", (g) => {
+  put("compute", 16, "computes", ({ g }) => keyDisc(g, ink.backward, true, []));
+  put("move", 16, "passes on", ({ g }) => {
     g.strokeStyle = ink.comm;
     g.lineWidth = 2.5;
     g.beginPath();
@@ -114,13 +108,9 @@ export function keysOf({ ink, font }, { place, frame, index, facts, doings }) {
     g.closePath();
     g.stroke();
   });
-  put("wait", 16, "waits", (g) => keyDisc(g, ink.wait, false, [3, 2.6]));
+  put("wait", 16, "waits", ({ g }) => keyDisc(g, ink.wait, false, [3, 2.6]));
   if (frame.peers.some((p) => p.lost) || doings.some((d) => d.mark === "killed"))
-    put("lost", 16, "lost", (g) => {
-      g.strokeStyle = ink.fault;
-      g.lineWidth = 2.5;
-      cross(g, 8, 8, 5);
-    });
+    put("lost", 16, "lost", (pen) => pen.cross(8, 8, 5));
   return items;
 }
 
@@ -133,41 +123,24 @@ export function keysOf({ ink, font }, { place, frame, index, facts, doings }) {
  */
 export function spreadKeys({ ink }, { frame, facts }, marked) {
   const ranks = frame.peers.length;
-  const items = /** @type {KeyItem[]} */ ([
-    { name: "all", words: "all: root mean square", width: 22, draw: (g) => dash(g, ink.ink, 2) },
-  ]);
+  const { items, put } = keyItems();
+  put("all", 22, "all: root mean square", ({ g }) => dash(g, ink.ink, 2));
   if (ranks <= 8)
-    items.push({
-      name: `one ${ranks}`,
-      words: "a rank",
-      width: 22,
-      draw: (g) => dash(g, peerInk(ink, ranks > 1 ? 1 : 0, ranks), 1),
-    });
-  else
-    items.push({
-      name: "ends",
-      words: "nearest and furthest rank",
-      width: 22,
-      draw: (g) => dash(g, ink.edge, 1),
-    });
+    put(`one ${ranks}`, 22, "a rank", ({ g }) =>
+      dash(g, peerInk(ink, ranks > 1 ? 1 : 0, ranks), 1),
+    );
+  else put("ends", 22, "nearest and furthest rank", ({ g }) => dash(g, ink.edge, 1));
   if (facts && decays(facts))
-    items.push({
-      name: `alone ${facts.rate}`,
-      words: `mixing alone: × ${/** @type {number} */ (facts.rate).toFixed(3)} each time`,
-      width: 22,
-      draw: (g) => dash(g, ink.ideal, 0.9),
-    });
+    put(
+      `alone ${facts.rate}`,
+      22,
+      `mixing alone: × ${/** @type {number} */ (facts.rate).toFixed(3)} each time`,
+      ({ g }) => dash(g, ink.ideal, 0.9),
+    );
   if (marked)
-    items.push({
-      name: "averaged",
-      words: "mixing: planned, done",
-      width: 12,
-      draw: (g) => {
-        g.fillStyle = ink.comm;
-        g.fillRect(4, 5, 3, 6);
-        g.fillStyle = ink.ideal;
-        g.fillRect(5.1, 4, 0.8, 8);
-      },
+    put("averaged", 12, "mixing: planned, done", (pen) => {
+      pen.box(4, 5, 3, 6, "comm");
+      pen.box(5.1, 4, 0.8, 8, "ideal");
     });
   return items;
 }

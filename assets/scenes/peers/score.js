@@ -8,6 +8,7 @@
  * @typedef {{rank: number, part: "compute" | "mix" | "move" | "wait" | "open", start: number,
  *   end: number}} Bar
  */
+import { Pen } from "../../drawing/pen.js";
 import { hatched } from "../../drawing/hatch.js";
 import { drawAxis, drawNames, scoreHeight, scoreLane, xOf } from "../../drawing/lanes.js";
 import { indexOf } from "./index.js";
@@ -102,6 +103,7 @@ function barsNow({ table, current, known }) {
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look */
 export function drawScore(g, look) {
+  const pen = new Pen(g, look);
   const { ink, current, ranks, width, ratio, known } = look;
   const lane = scoreLane(ranks);
   const split = lane > 8 ? Math.round(lane * 0.5) : lane / 2;
@@ -154,16 +156,17 @@ export function drawScore(g, look) {
         );
     }
   drawAxis(g, look, /** @type {any} */ (current), t, null);
-  drawScoreKey(g, look, fill);
+  drawScoreKey(pen, look, fill);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {Record<string, string | CanvasPattern>} fill
  */
-function drawScoreKey(g, look, fill) {
-  const { ink, ranks, width, font } = look;
+function drawScoreKey(pen, look, fill) {
+  const { g, ink, font } = pen;
+  const { ranks, width } = look;
   let x = xOf(0, 1, width);
   const y = scoreHeight(ranks) - 8;
   for (const [part, words] of [

@@ -33,7 +33,7 @@ export const bubbleScale = (most) =>
 
 /** @param {Chart} chart @param {Pass} pass */
 export function drawBubble(chart, pass) {
-  const { g, ink, ratio, width } = chart;
+  const { width } = chart;
   const { shares, all, plan, facts } = pass;
   const planned = plan?.idle ?? facts.bubble ?? NaN;
   const pitch = bubbleRow(shares.length);
@@ -49,10 +49,8 @@ export function drawBubble(chart, pass) {
       const x = px(at);
       const w = px((at += share.whole > 0 ? share[why] / share.whole : 0)) - x;
       if (w <= 0.1) continue;
-      drawIdle(g, ink, ratio, why, x, y, w, h);
-      g.strokeStyle = ink.rule;
-      g.lineWidth = 1;
-      g.strokeRect(x, y, w, h);
+      drawIdle(chart, why, x, y, w, h);
+      chart.outline(x, y, w, h, "rule");
     }
   };
   shares.forEach((share, row) => {

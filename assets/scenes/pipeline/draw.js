@@ -9,12 +9,12 @@
  * @typedef {import("./place.js").PipelinePlace} PipelinePlace
  * @typedef {import("./index.js").Task} Task
  */
+import { Pen } from "../../drawing/pen.js";
 import { WHYS } from "./idle.js";
 import { ownTimes } from "./plan.js";
 import { barTop, momentX, planTop, ribbonBase } from "./place.js";
 import { bytesOf, heldOf, joinsHere, slowStage } from "./selection.js";
 import { drawAction, drawIdle } from "./texture.js";
-import { writeAt } from "../../drawing/colors.js";
 import { counted, duration, ticks } from "../../engine/format.js";
 
 /**
@@ -58,6 +58,7 @@ export function boxOf(pass, place, scale, task) {
  * @param {number} scale
  */
 export function drawPlan(g, { ink, ratio, font }, pass, place, scale) {
+  const pen = new Pen(g, { ink, font, ratio });
   g.fillStyle = ink.rule;
   for (const { t } of ticks(scale, place.width > 700 ? 10 : 6))
     g.fillRect(Math.round(momentX(place, t, scale)), place.top - 4, 1, place.bottom - place.top);
@@ -69,7 +70,7 @@ export function drawPlan(g, { ink, ratio, font }, pass, place, scale) {
     const y = planTop(place, task.place) + stageLane(pass, task.place, task.stage) * each;
     g.globalAlpha = 0.4;
     // too low for a number
-    drawAction(g, ink, font, ratio, task, x, y, w, Math.max(1, each - (place.lanes > 1 ? 1 : 0)));
+    drawAction(pen, task, x, y, w, Math.max(1, each - (place.lanes > 1 ? 1 : 0)));
   }
   g.globalAlpha = 1;
 }
@@ -83,14 +84,15 @@ export function drawPlan(g, { ink, ratio, font }, pass, place, scale) {
  * @param {number} scale
  */
 export function drawBars(g, { ink, ratio, font }, pass, place, scale) {
+  const pen = new Pen(g, { ink, font, ratio });
   const X = (/** @type {number} */ t) =>
     Math.min(place.right, Math.max(place.left, momentX(place, t - pass.from, scale)));
   for (const { place: row, why, from, to } of pass.idle)
     if (X(to) - X(from) > 0.2)
-      drawIdle(g, ink, ratio, why, X(from), barTop(place, row), X(to) - X(from), place.bar);
+      drawIdle(pen, why, X(from), barTop(place, row), X(to) - X(from), place.bar);
   for (const task of pass.rows.flat()) {
     const { x, y, w, h } = boxOf(pass, place, scale, task);
-    drawAction(g, ink, font, ratio, task, x, y, w, h);
+    drawAction(pen, task, x, y, w, h);
   }
   g.fillStyle = ink.comm;
   for (const { rank, start, end } of joinsHere(pass))
@@ -108,13 +110,13 @@ export function drawBars(g, { ink, ratio, font }, pass, place, scale) {
     const w = Math.max(1, X(end) - x);
     if (x < place.right) g.fillRect(x, barTop(place, row) + place.bar / 4, w, place.bar / 2);
   }
-  if (!pass.plan && place.plan >= 6) drawVersions(g, ink, font, pass, place, scale);
+  if (!pass.plan && place.plan >= 6) drawVersions(pen, pass, place, scale);
   if (place.ribbon) {
     const held = pass.rows.map((_, row) => heldOf(pass, row));
     // one unit for all ranks
     const top = Math.max(1, ...pass.most, ...held.flat().map(([, n]) => n));
     held.forEach((steps, row) =>
-      drawRibbon(g, ink, pass, place, scale, row, steps, place.ribbon / top),
+      drawRibbon(pen, pass, place, scale, row, steps, place.ribbon / top),
     );
   }
 }
@@ -122,26 +124,24 @@ export function drawBars(g, { ink, ratio, font }, pass, place, scale) {
 /**
  * Which version of the parameters each action used, where there is room; there is no plan in its
  * place.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
+ * @param {Pen} pen
  * @param {Pass} pass
  * @param {PipelinePlace} place
  * @param {number} scale
  */
-function drawVersions(g, ink, font, pass, place, scale) {
+function drawVersions(pen, pass, place, scale) {
+  const { g, font } = pen;
   for (const task of pass.rows.flat()) {
     const { row, x, w } = boxOf(pass, place, scale, task);
     const text = `v${task.version}`;
     g.font = `400 11px ${font}`;
     if (task.version < 0 || place.lanes > 1 || g.measureText(text).width > w + 1) continue;
-    writeAt(g, font, text, x + w / 2, planTop(place, row) + 5.5, ink["ink-3"], "center");
+    pen.write(text, x + w / 2, planTop(place, row) + 5.5, "ink-3", "center");
   }
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {Pass} pass
  * @param {PipelinePlace} place
  * @param {number} scale
@@ -149,7 +149,8 @@ function drawVersions(g, ink, font, pass, place, scale) {
  * @param {[number, number][]} held
  * @param {number} one  px a microbatch
  */
-function drawRibbon(g, ink, pass, place, scale, row, held, one) {
+function drawRibbon(pen, pass, place, scale, row, held, one) {
+  const { g, ink } = pen;
   const base = ribbonBase(place, row);
   const last = pass.complete
     ? pass.to
@@ -200,12 +201,12 @@ export function timesWords(pass, row) {
 
 /**
  * Without its unit where there is no room for it.
- * @param {CanvasRenderingContext2D} g
- * @param {string} font
+ * @param {Pen} pen
  * @param {string} words
  * @param {boolean} bold
  */
-function fittingTimes(g, font, words, bold) {
+function fittingTimes(pen, words, bold) {
+  const { g, font } = pen;
   g.font = `${bold ? 700 : 400} 11px ${font}`;
   return g.measureText(words).width > 88 ? words.replace(" ms", "") : words;
 }
@@ -226,6 +227,7 @@ export const rowName = (lanes, row) =>
  * @param {PipelinePlace} place
  */
 export function drawRowNames(g, { ink, font, choice }, pass, place) {
+  const pen = new Pen(g, { ink, font });
   const slow = pass.complete ? slowStage(pass) : null;
   const { level, lanes, rows } = place;
   const every = level === "lines" ? Math.ceil(13 / place.pitch) : 1;
@@ -234,13 +236,11 @@ export function drawRowNames(g, { ink, font, choice }, pass, place) {
     const chosen = choice?.rank === pass.replica * pass.facts.ranks + row;
     const late = !!slow && pass.lanes[row].includes(slow.stage);
     const name = rowName(pass.lanes, row);
-    writeAt(
-      g,
-      font,
+    pen.write(
       name,
       0,
       level === "lines" ? y + place.bar / 2 : y + 6,
-      chosen ? ink.focus : ink.ink,
+      chosen ? "focus" : "ink",
       "left",
       true,
       12,
@@ -248,49 +248,41 @@ export function drawRowNames(g, { ink, font, choice }, pass, place) {
     if (level === "lines" || level === "tight") continue;
     g.font = `700 12px ${font}`;
     if (late && lanes === 1)
-      writeAt(g, font, "slow", g.measureText(name).width + 5, y + 6, ink.wait, "left", true);
+      pen.write("slow", g.measureText(name).width + 5, y + 6, "wait", "left", true);
     if (lanes > 1 && place.lane >= 11)
       pass.lanes[row].forEach((stage, i) =>
-        writeAt(
-          g,
-          font,
+        pen.write(
           `${i ? "" : "stage "}${stage}`,
           place.left - 5,
           y + i * place.lane + place.lane / 2,
-          slow?.stage === stage ? ink.wait : ink["ink-2"],
+          slow?.stage === stage ? "wait" : "ink-2",
           "right",
           slow?.stage === stage,
         ),
       );
     if (level === "full") {
       if (lanes === 1 && pass.rows[row].length)
-        writeAt(
-          g,
-          font,
-          fittingTimes(g, font, timesWords(pass, row), late),
+        pen.write(
+          fittingTimes(pen, timesWords(pass, row), late),
           0,
           y + 19.5,
-          late ? ink.wait : ink["ink-3"],
+          late ? "wait" : "ink-3",
           "left",
           late,
         );
-      writeAt(
-        g,
-        font,
+      pen.write(
         pass.plan ? "plan" : pass.facts.flush ? "" : "version",
         0,
         planTop(place, row) + 8,
-        ink["ink-3"],
+        "ink-3",
       );
-      writeAt(g, font, heldWords(pass, row), 0, ribbonBase(place, row) - 5, ink["ink-3"]);
+      pen.write(heldWords(pass, row), 0, ribbonBase(place, row) - 5, "ink-3");
     } else
-      writeAt(
-        g,
-        font,
+      pen.write(
         heldWords(pass, row).replace("activations", "holds"),
         0,
         y + Math.max(19, place.bar * (lanes > 1 ? 1 : 0) + 4),
-        ink["ink-3"],
+        "ink-3",
       );
   }
 }

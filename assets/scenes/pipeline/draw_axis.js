@@ -7,11 +7,11 @@
  * @typedef {import("./place.js").PipelinePlace} PipelinePlace
  * @typedef {import("./index.js").Task} Task
  */
+import { Pen } from "../../drawing/pen.js";
 import { cross } from "../../drawing/glyph.js";
 import { barTop, momentX } from "./place.js";
 import { inputTo, usersOf } from "./selection.js";
 import { LabelRow } from "../../drawing/label_row.js";
-import { writeAt } from "../../drawing/colors.js";
 import { duration, ticks } from "../../engine/format.js";
 import { boxOf } from "./draw.js";
 
@@ -24,6 +24,7 @@ import { boxOf } from "./draw.js";
  * @param {number} scale
  */
 export function drawAxis(g, { ink, font }, pass, place, scale) {
+  const pen = new Pen(g, { ink, font });
   const labels = new LabelRow(place.left, place.right + 4);
   const y = place.top - 11;
   const X = (/** @type {number} */ t) => momentX(place, t, scale);
@@ -37,7 +38,7 @@ export function drawAxis(g, { ink, font }, pass, place, scale) {
   ) => {
     g.font = `${bold ? 700 : 400} 11px ${font}`;
     const at = labels.place(x, g.measureText(text).width, ways);
-    if (at !== null) writeAt(g, font, text, at, y, colour, "left", bold);
+    if (at !== null) pen.write(text, at, y, colour, "left", bold);
     if (at !== null && bold) before = at;
     return at !== null;
   };
@@ -45,8 +46,7 @@ export function drawAxis(g, { ink, font }, pass, place, scale) {
   const span = duration(pass.to - pass.from);
   if (pass.complete && pass.facts.flush) {
     put(`measured ${span}`, Math.min(end, place.right) + 5, ["left"], ink.ink, true);
-    g.fillStyle = ink.ink;
-    g.fillRect(end - 0.75, place.top - 4, 1.5, place.bottom - place.top);
+    pen.box(end - 0.75, place.top - 4, 1.5, place.bottom - place.top, "ink");
   }
   if (pass.plan) {
     const x = X(pass.plan.span);
@@ -75,9 +75,9 @@ export function drawAxis(g, { ink, font }, pass, place, scale) {
  * @param {number} scale
  */
 export function drawHead(g, { ink, t }, pass, place, scale) {
+  const pen = new Pen(g, { ink });
   const x = Math.min(place.right, Math.max(place.left, momentX(place, t - pass.from, scale)));
-  g.fillStyle = ink.focus;
-  g.fillRect(x - 1, place.top - 3, 2, place.bottom - place.top);
+  pen.box(x - 1, place.top - 3, 2, place.bottom - place.top, "focus");
   g.beginPath();
   g.moveTo(x - 5, place.top - 5);
   g.lineTo(x + 5, place.top - 5);
@@ -139,17 +139,14 @@ export function drawChosen(g, { ink }, pass, place, scale, task) {
  * @param {number[]} gone  ranks
  */
 export function drawBefallen(g, { ink }, pass, place, scale, gone) {
+  const pen = new Pen(g, { ink });
   const first = pass.replica * pass.facts.ranks;
   for (const { rank, from, to } of pass.passes.index.frozen) {
     const row = rank - first;
     const a = Math.max(place.left, momentX(place, from - pass.from, scale));
     const b = Math.min(place.right, momentX(place, Math.min(to, pass.to) - pass.from, scale));
     if (row < 0 || row >= place.rows || b <= a) continue;
-    g.strokeStyle = ink.hold;
-    g.lineWidth = 1.5;
-    g.setLineDash([4, 2]);
-    g.strokeRect(a, barTop(place, row) - 2, b - a, place.bar + 4);
-    g.setLineDash([]);
+    pen.outline(a, barTop(place, row) - 2, b - a, place.bar + 4, "hold", 1.5, [4, 2]);
   }
   for (const rank of gone) {
     const row = rank - first;

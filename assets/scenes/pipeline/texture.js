@@ -2,6 +2,8 @@
 /**
  * Textures of the pipeline's picture: what an action is, and why a rank is idle; each made once for
  * a colour.
+ *
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
 
 /**
@@ -96,20 +98,17 @@ export const whyInk = (ink, why) =>
 
 /**
  * Idle time: open, never a solid.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {number} ratio
+ * @param {Pen} pen
  * @param {import("./idle.js").Why} why
  * @param {number} x
  * @param {number} y
  * @param {number} w
  * @param {number} h
  */
-export function drawIdle(g, ink, ratio, why, x, y, w, h) {
-  g.fillStyle = ink.panel;
-  g.fillRect(x, y, w, h);
-  g.fillStyle = textured(why, whyInk(ink, why), ratio);
-  g.fillRect(x, y, w, h);
+export function drawIdle(pen, why, x, y, w, h) {
+  const { ink, ratio } = pen;
+  pen.box(x, y, w, h, "panel");
+  pen.box(x, y, w, h, textured(why, whyInk(ink, why), ratio));
 }
 
 const CLEAR = 12;
@@ -118,31 +117,32 @@ const TEXTURE = 5;
 
 /**
  * An action's bar: its hue is the microbatch, its texture what it does.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
- * @param {number} ratio
+ * @param {Pen} pen
  * @param {{kind: string, microbatch: number}} task
  * @param {number} x
  * @param {number} y
  * @param {number} w
  * @param {number} h
  */
-export function drawAction(g, ink, font, ratio, { kind, microbatch }, x, y, w, h) {
+export function drawAction(pen, { kind, microbatch }, x, y, w, h) {
+  const { g, ink, ratio } = pen;
   const hue = microbatch % 8;
   const text = String(microbatch);
-  g.font = `700 11px ${font}`;
-  const wide = g.measureText(text).width;
+  const wide = pen.wide(text, true);
   const plain = kind === "F";
   const needed = plain ? wide + 3 : Math.max(CLEAR, wide + 4);
   const room = h >= 12 && w >= needed + (plain ? 0 : TEXTURE);
   const clear = room ? needed : 0;
-  g.fillStyle = ink[`s${hue}`];
-  g.fillRect(x, y, w, h);
+  pen.box(x, y, w, h, `s${hue}`);
   if (!plain && w > clear) {
     g.globalAlpha *= 0.75;
-    g.fillStyle = textured(kind === "W" ? "weights" : "backward", ink.ground, ratio);
-    g.fillRect(x + clear, y, w - clear, h);
+    pen.box(
+      x + clear,
+      y,
+      w - clear,
+      h,
+      textured(kind === "W" ? "weights" : "backward", pen.ink.ground, ratio),
+    );
     g.globalAlpha /= 0.75;
   }
   if (!room) return;

@@ -5,7 +5,7 @@
  * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
  */
 import { RECOVERY_PHASES } from "../../engine/recoveries.js";
-import { cross } from "../../drawing/glyph.js";
+import { keyItems } from "../../drawing/key_row.js";
 import { PHASE_WORDS } from "./captions.js";
 import { drawPhase } from "./draw.js";
 
@@ -18,37 +18,18 @@ const KEY_WORDS = {
   first: "first iteration that all have finished",
 };
 
-/**
- * @param {import("../../chrome/stage.js").Look} look
- * @returns {KeyItem[]}
- */
-export function keysOf(look) {
-  const unchosen = { ...look, chosen: -1 };
-  /** @type {KeyItem[]} */
-  const items = RECOVERY_PHASES.map((phase) => ({
-    name: phase,
-    words: KEY_WORDS[phase] ?? PHASE_WORDS[phase][0],
-    width: 22,
-    draw: (/** @type {CanvasRenderingContext2D} */ g) =>
-      drawPhase(g, unchosen, phase, 0, 3, 22, 10),
-  }));
-  items.splice(RECOVERY_PHASES.indexOf("first"), 0, {
-    name: "received",
-    words: "restore: received",
-    width: 22,
-    draw: (g) => drawPhase(g, unchosen, "restore", 0, 3, 22, 10, true),
-  });
-  return [
-    ...items,
-    {
-      name: "lost",
-      words: "a rank ends",
-      width: 14,
-      draw: (g) => {
-        g.strokeStyle = look.ink.fault;
-        g.lineWidth = 2.5;
-        cross(g, 7, 8, 4.5);
-      },
-    },
-  ];
+/** @returns {KeyItem[]} */
+export function keysOf() {
+  const { items, put } = keyItems();
+  for (const phase of RECOVERY_PHASES) {
+    if (phase === "first")
+      put("received", 22, "restore: received", (pen) =>
+        drawPhase(pen, "restore", 0, 3, 22, 10, true),
+      );
+    put(phase, 22, KEY_WORDS[phase] ?? PHASE_WORDS[phase][0], (pen) =>
+      drawPhase(pen, phase, 0, 3, 22, 10),
+    );
+  }
+  put("lost", 14, "a rank ends", (pen) => pen.cross(7, 8, 4.5));
+  return items;
 }

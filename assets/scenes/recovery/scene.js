@@ -107,7 +107,7 @@ class RecoveryView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = this.#see(look));
     this.#fit(seen.length);
-    this.keys.show(keysOf(look), look);
+    this.keys.show(keysOf(), look);
     const put = (/** @type {HTMLElement | null} */ node, /** @type {string} */ text) => {
       if (node && node.textContent !== text) node.textContent = text;
     };

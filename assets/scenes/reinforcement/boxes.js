@@ -8,9 +8,9 @@
  * @typedef {import("./place.js").Spot} Spot
  * @typedef {import("./place.js").Box} Box
  * @typedef {import("./frame.js").RoleNow} RoleNow
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
-import { ageInk, writeAt } from "../../drawing/colors.js";
-import { cross } from "../../drawing/glyph.js";
+import { ageInk } from "../../drawing/colors.js";
 import { counted, grouped } from "../../engine/format.js";
 import { drawGame } from "./game.js";
 import {
@@ -28,52 +28,50 @@ const BOX_LINE = 15; // px from line to line
 
 /**
  * The longest of these words that there is room for; "" none.
- * @param {CanvasRenderingContext2D} g
- * @param {string} font
+ * @param {Pen} pen
  * @param {string[]} words  the longest first
  * @param {number} room
  * @param {boolean} [bold]
  */
-export function longestOf(g, font, words, room, bold = false) {
+export function longestOf(pen, words, room, bold = false) {
+  const { g, font } = pen;
   g.font = `${bold ? 700 : 400} 11px ${font}`;
   return words.find((one) => g.measureText(one).width <= room) ?? "";
 }
 
 /**
  * The longest of these words beside which others have room; where none leaves it, the longest.
- * @param {CanvasRenderingContext2D} g
- * @param {string} font
+ * @param {Pen} pen
  * @param {string[]} words
  * @param {string | undefined} others
  * @param {number} room
  * @param {boolean} bold
  */
-function besideOf(g, font, words, others, room, bold) {
+function besideOf(pen, words, others, room, bold) {
+  const { g, font } = pen;
   g.font = `400 11px ${font}`;
   const taken = others ? g.measureText(others).width + 8 : 0;
   const whole = words.filter((one) => /[^\d]/.test(one)); // a number alone says too little
-  return longestOf(g, font, whole, room - taken, bold) || longestOf(g, font, words, room, bold);
+  return longestOf(pen, whole, room - taken, bold) || longestOf(pen, words, room, bold);
 }
 
 /**
  * The box itself: dashed where it waits, crossed where its rank is lost.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {Box} box
  * @param {RoleNow} now
  * @param {string} [tint]
  */
-function drawBox(g, { ink, choice }, { x, y, w, h }, now, tint) {
+function drawBox(pen, { choice }, { x, y, w, h }, now, tint) {
+  const { g, ink } = pen;
   const chosen = choice?.rank === now.rank;
   const lost = now.does === "lost";
   g.fillStyle = ink.panel;
   g.beginPath();
   g.roundRect(x, y, w, h, Math.min(4, h / 4));
   g.fill();
-  if (tint) {
-    g.fillStyle = tint;
-    g.fillRect(x + 1, y + 1, STRIP_WIDE, h - 2);
-  }
+  if (tint) pen.box(x + 1, y + 1, STRIP_WIDE, h - 2, tint);
   g.strokeStyle = chosen
     ? ink.focus
     : lost
@@ -90,9 +88,7 @@ function drawBox(g, { ink, choice }, { x, y, w, h }, now, tint) {
   g.stroke();
   g.setLineDash([]);
   if (!lost) return;
-  g.strokeStyle = ink.fault;
-  g.lineWidth = 2.5;
-  cross(g, x + w - 10, y + Math.min(h / 2, 12), Math.min(4, h / 3));
+  pen.cross(x + w - 10, y + Math.min(h / 2, 12), Math.min(4, h / 3));
 }
 
 /** The ink of what it does. @param {Record<string, string>} ink @param {RoleNow} now */
@@ -106,9 +102,9 @@ export function nowOfSpot({ frame }, { rank, role }) {
   return /** @type {any} */ (list.find((one) => one.rank === rank));
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Look} look @param {RlSeen} seen @param {Spot} spot */
-export function drawRole(g, look, seen, spot) {
-  const { ink } = look;
+/** @param {Pen} pen @param {Look} look @param {RlSeen} seen @param {Spot} spot */
+export function drawRole(pen, look, seen, spot) {
+  const { ink } = pen;
   const { frame } = seen;
   const now = nowOfSpot(seen, spot);
   const tinted = spot.role === "actor" || spot.role === "learner";
@@ -118,7 +114,7 @@ export function drawRole(g, look, seen, spot) {
       : tinted && now.version >= 0
         ? ageInk(ink, now.behind, frame.step)
         : "";
-  drawBox(g, look, spot, now, spot.level === "dots" && !tint ? ink.track : tint);
+  drawBox(pen, look, spot, now, spot.level === "dots" && !tint ? ink.track : tint);
   const lines =
     spot.role === "actor"
       ? actorLines(now)
@@ -129,21 +125,21 @@ export function drawRole(g, look, seen, spot) {
           : replayLines(now);
   const strip = spot.role === "replay" && hasStrip(spot);
   const words = strip ? aboveStrip(spot) : spot;
-  const wide = spot.role === "actor" ? drawGame(g, ink, spot, now.picture) : 0;
-  drawLines(g, look, { ...words, x: words.x + wide, w: words.w - wide }, now, lines);
-  if (strip) drawReplay(g, look, seen, spot, now);
+  const wide = spot.role === "actor" ? drawGame(pen, spot, now.picture) : 0;
+  drawLines(pen, { ...words, x: words.x + wide, w: words.w - wide }, now, lines);
+  if (strip) drawReplay(pen, seen, spot, now);
 }
 
 /**
  * A box's words: its name, what it does, then what else there is room for; each line has something
  * on the left and something on the right.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {Box} box
  * @param {RoleNow} now
  * @param {[string[], string[]][]} lines  the longest words first
  */
-function drawLines(g, { ink, font }, { x, y, w, h }, now, lines) {
+function drawLines(pen, { x, y, w, h }, now, lines) {
+  const { g, ink, font } = pen;
   const left = x + BOX_PAD;
   const right = x + w - (now.does === "lost" ? 20 : 7);
   if (h < 11) return;
@@ -152,14 +148,14 @@ function drawLines(g, { ink, font }, { x, y, w, h }, now, lines) {
   const top = y + (h - many * BOX_LINE) / 2 + BOX_LINE / 2;
   shown.forEach(([first, second], i) => {
     const at = top + i * BOX_LINE;
-    const begin = besideOf(g, font, first, second[0], right - left, i === 0);
+    const begin = besideOf(pen, first, second[0], right - left, i === 0);
     g.font = `${i === 0 ? 700 : 400} 11px ${font}`;
     const wide = begin ? g.measureText(begin).width + 8 : 0;
-    const end = longestOf(g, font, second, right - left - wide);
+    const end = longestOf(pen, second, right - left - wide);
     const colour = i === 0 ? ink.ink : i === 1 ? doesInk(ink, now) : ink["ink-2"];
-    writeAt(g, font, begin, left, at, colour, "left", i === 0);
+    pen.write(begin, left, at, colour, "left", i === 0);
     const doing = many === 1;
-    writeAt(g, font, end, right, at, doing ? doesInk(ink, now) : ink["ink-2"], "right");
+    pen.write(end, right, at, doing ? doesInk(ink, now) : "ink-2", "right");
   });
 }
 
@@ -186,33 +182,30 @@ const stripHigh = (h) => Math.max(20, Math.min(48, h - 90));
 /**
  * What replay holds, from the newest, on the left, to the oldest: tinted by the age of the policy
  * that played it, as high as it is likely to be drawn.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {RlSeen} seen
  * @param {Box} box
  * @param {import("./frame.js").ReplayNow} now
  */
-function drawReplay(g, { ink, font }, { frame }, { x, y, w, h }, now) {
+function drawReplay(pen, { frame }, { x, y, w, h }, now) {
+  const { ink } = pen;
   const left = x + BOX_PAD;
   const wide = w - BOX_PAD - 7;
   const base = y + h - 17;
   const high = stripHigh(h);
-  g.fillStyle = ink.track;
-  g.fillRect(left, base, wide, 1.5);
+  pen.box(left, base, wide, 1.5, "track");
   const most = Math.max(1, ...now.columns.map(({ mass }) => mass || 0));
   const each = wide / Math.max(1, now.columns.length);
   now.columns.forEach(({ behind, mass }, i) => {
     const tall = Number.isNaN(mass) ? high / 2 : Math.max(1.5, (high * mass) / most);
-    g.fillStyle = ageInk(ink, behind, frame.old);
-    g.fillRect(left + each * i, base - tall, each - 1, tall);
+    pen.box(left + each * i, base - tall, each - 1, tall, ageInk(ink, behind, frame.old));
   });
   const oldest = now.columns.at(-1)?.behind ?? NaN;
-  if (!Number.isFinite(oldest))
-    return writeAt(g, font, "nothing yet", left, base + 9, ink["ink-3"]);
+  if (!Number.isFinite(oldest)) return pen.write("nothing yet", left, base + 9, "ink-3");
   const ago = `${counted(oldest, "update")} ago`;
-  const words = longestOf(g, font, [`oldest: ${ago}`, ago, grouped(oldest)], wide - 30);
-  writeAt(g, font, "new", left, base + 9, ink["ink-3"]);
-  writeAt(g, font, words, x + w - 7, base + 9, ink["ink-3"], "right");
+  const words = longestOf(pen, [`oldest: ${ago}`, ago, grouped(oldest)], wide - 30);
+  pen.write("new", left, base + 9, "ink-3");
+  pen.write(words, x + w - 7, base + 9, "ink-3", "right");
 }
 
 /** How wide a bundle's name may be. @param {number} w  of the bundle */
@@ -226,21 +219,21 @@ export function bundleRoom({ x, y, w, h }, i) {
 
 /**
  * A bundle: one place with three rooms. What is played stays in it.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {RlSeen} seen
  * @param {Spot} spot
  */
-export function drawBundle(g, look, seen, spot) {
-  const { ink } = look;
+export function drawBundle(pen, look, seen, spot) {
+  const { g, ink } = pen;
   const { frame } = seen;
   const { rank, x, y, w, h } = spot;
   const actor = frame.actors.find((one) => one.rank === rank);
   const replay = frame.replays.find((one) => one.rank === rank);
   const learner = frame.learners.find((one) => one.rank === rank);
   if (!actor || !replay || !learner) return;
-  drawBox(g, look, spot, learner, ageInk(ink, learner.behind, frame.step));
-  drawLines(g, look, { x, y, w: nameWide(w), h }, learner, [
+  drawBox(pen, look, spot, learner, ageInk(ink, learner.behind, frame.step));
+  drawLines(pen, { x, y, w: nameWide(w), h }, learner, [
     [[`bundle ${rank}`, String(rank)], []],
     [[actor.words === "plays" ? "plays" : learner.words], []],
     [behindWords(learner), []],
@@ -258,10 +251,10 @@ export function drawBundle(g, look, seen, spot) {
     const inner = { x: box.x - BOX_PAD + 7, y: box.y, w: box.w + BOX_PAD - 7, h: box.h };
     const idle = { ...learner, does: /** @type {const} */ ("idle") };
     const strip = i === 1 && replay.columns.length > 0 && hasStrip(inner);
-    const wide = i === 0 ? drawGame(g, ink, { ...inner, x: box.x - 5 }, actor.picture) : 0;
+    const wide = i === 0 ? drawGame(pen, { ...inner, x: box.x - 5 }, actor.picture) : 0;
     const words = { ...(strip ? aboveStrip(inner) : inner), x: inner.x + wide, w: inner.w - wide };
     // where it is low there is a line for each room: what it has
-    drawLines(g, look, words, idle, level === "line" ? [lines[0]] : [[[title], []], ...lines]);
-    if (strip) drawReplay(g, look, seen, inner, replay);
+    drawLines(pen, words, idle, level === "line" ? [lines[0]] : [[[title], []], ...lines]);
+    if (strip) drawReplay(pen, seen, inner, replay);
   });
 }

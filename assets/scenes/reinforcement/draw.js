@@ -11,8 +11,9 @@
  * @typedef {{place: RlPlace, frame: RlFrame, index: import("./index.js").RlIndex,
  *   roles: import("./index.js").RlRoles}} RlSeen
  */
+import { Pen } from "../../drawing/pen.js";
 import { drawBundle, drawRole } from "./boxes.js";
-import { ageInk, writeAt } from "../../drawing/colors.js";
+import { ageInk } from "../../drawing/colors.js";
 import { bytes } from "../../engine/format.js";
 import { spotAlong, pointsUntil, wayOf, SIDE } from "./place.js";
 
@@ -30,31 +31,25 @@ const HEADS = {
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {RlSeen} seen */
 export function drawPicture(g, look, seen) {
-  const { ink, font } = look;
+  const pen = new Pen(g, look);
+  const { font } = look;
   const { place, frame } = seen;
   for (const { role, x, w, many } of place.columns) {
     g.font = `700 11px ${font}`;
     const [one, more] = HEADS[role];
     const words = many > 1 ? (w > 96 ? `${many} ${more}` : more) : one;
-    writeAt(g, font, words, x, 8, ink["ink-2"], "left", true);
+    pen.write(words, x, 8, "ink-2", "left", true);
   }
-  drawLinks(g, look, seen);
-  drawBusWords(g, look, seen);
+  drawLinks(pen, look, seen);
+  drawBusWords(pen, seen);
   for (const spot of place.spots)
-    if (spot.role === "bundle") drawBundle(g, look, seen, spot);
-    else drawRole(g, look, seen, spot);
+    if (spot.role === "bundle") drawBundle(pen, look, seen, spot);
+    else drawRole(pen, look, seen, spot);
   for (const comet of frame.comets) {
     const way = wayOf(place, comet.from, comet.to);
     if (!way.length) continue;
-    drawTail(g, ink, way, comet);
-    drawMessage(
-      g,
-      ink,
-      spotAlong(way, comet.share),
-      comet.kind,
-      frame.newest - comet.version,
-      frame,
-    );
+    drawTail(pen, way, comet);
+    drawMessage(pen, spotAlong(way, comet.share), comet.kind, frame.newest - comet.version, frame);
   }
 }
 
@@ -71,8 +66,9 @@ function carried({ index, frame }) {
   return [...links.values()].filter((one) => one.nbytes > 0);
 }
 
-/** @param {CanvasRenderingContext2D} g @param {{x: number, y: number}[]} points */
-function trace(g, points) {
+/** @param {Pen} pen @param {{x: number, y: number}[]} points */
+function trace(pen, points) {
+  const { g } = pen;
   g.beginPath();
   points.forEach(({ x, y }, i) => (i ? g.lineTo(x, y) : g.moveTo(x, y)));
   g.stroke();
@@ -80,11 +76,12 @@ function trace(g, points) {
 
 /**
  * Lines as wide as what has gone there; of very many only those of who is chosen or at work.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {RlSeen} seen
  */
-function drawLinks(g, { ink, choice }, seen) {
+function drawLinks(pen, { choice }, seen) {
+  const { g, ink } = pen;
   const { place, frame } = seen;
   const links = carried(seen);
   const most = Math.max(1, ...links.map((one) => one.nbytes));
@@ -97,17 +94,17 @@ function drawLinks(g, { ink, choice }, seen) {
     if (!way.length) continue;
     g.strokeStyle = mine ? ink.focus : ink.rule;
     g.lineWidth = 0.75 + 3 * (nbytes / most);
-    trace(g, way);
+    trace(pen, way);
   }
 }
 
 /**
  * What the way back above the boxes is, written below it: messages pass there.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {RlSeen} seen
  */
-function drawBusWords(g, { ink, font }, seen) {
+function drawBusWords(pen, seen) {
+  const { g, font } = pen;
   const { place, roles } = seen;
   if (Number.isNaN(place.bus)) return;
   const nbytes = carried(seen)
@@ -122,35 +119,35 @@ function drawBusWords(g, { ink, font }, seen) {
   const words = g.measureText(all).width > room ? `parameters${many}` : all;
   const wide = g.measureText(words).width;
   const x = Math.max(replay.x, replay.x + (replay.w - wide) / 2);
-  writeAt(g, font, words, Math.min(x, to - SIDE - 4 - wide), place.bus + 14, ink["ink-2"]);
+  pen.write(words, Math.min(x, to - SIDE - 4 - wide), place.bus + 14);
 }
 
 /**
  * The way that a message has come.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {{x: number, y: number}[]} way
  * @param {{share: number, kind: string}} comet
  */
-function drawTail(g, ink, way, { share, kind }) {
+function drawTail(pen, way, { share, kind }) {
+  const { g, ink } = pen;
   if (ASKS.has(kind)) return;
   g.strokeStyle = kind === "parameters" ? ink["age-0"] : ink.comm;
   g.lineWidth = 2.5;
   g.globalAlpha = 0.4;
-  trace(g, pointsUntil(way, share));
+  trace(pen, pointsUntil(way, share));
   g.globalAlpha = 1;
 }
 
 /**
  * A message on its way: each kind has a shape of its own.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {{x: number, y: number, turn: number}} at
  * @param {string} kind
  * @param {number} behind  updates that have been made since its sender's parameters
  * @param {{step: number}} frame
  */
-export function drawMessage(g, ink, { x, y, turn }, kind, behind, { step }) {
+export function drawMessage(pen, { x, y, turn }, kind, behind, { step }) {
+  const { g, ink } = pen;
   const path = (/** @type {[number, number][]} */ points) => {
     g.beginPath();
     for (const [a, b] of points)

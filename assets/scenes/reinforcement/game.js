@@ -3,6 +3,7 @@
  * An actor's game in its box: what it saw last, as small squares.
  *
  * @typedef {import("./place.js").Box} Box
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
 import { SHADES } from "./frame.js";
 import { STRIP_WIDE } from "./place.js";
@@ -20,20 +21,19 @@ export function gameScale({ w, h }, picture) {
 
 /**
  * The game as its actor saw it last, where there is room. Returns how wide it is.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {Box} box
  * @param {number[][]} picture  rows of shades
  */
-export function drawGame(g, ink, box, picture) {
+export function drawGame(pen, box, picture) {
+  const { g, ink } = pen;
   const each = gameScale(box, picture);
   if (!each) return 0;
   const { x, y, h } = box;
   const wide = picture[0].length * each;
   const left = x + STRIP_WIDE + 5;
   const top = y + (h - each * picture.length) / 2;
-  g.fillStyle = ink.track;
-  g.fillRect(left, top, wide, each * picture.length);
+  pen.box(left, top, wide, each * picture.length, "track");
   g.fillStyle = ink.ink;
   picture.forEach((row, i) =>
     row.forEach((shade, k) => {

@@ -6,8 +6,8 @@
  * @typedef {import("../../drawing/key_row.js").KeyItem} KeyItem
  * @typedef {import("./draw.js").RlSeen} RlSeen
  */
+import { keyItems } from "../../drawing/key_row.js";
 import { ageInk } from "../../drawing/colors.js";
-import { cross } from "../../drawing/glyph.js";
 import { grouped } from "../../engine/format.js";
 import { bundleRoom, hasStrip } from "./boxes.js";
 import { gameScale } from "./game.js";
@@ -20,15 +20,9 @@ import { TINTS } from "./frame.js";
  * @returns {KeyItem[]}
  */
 export function keysOf({ ink }, { frame, roles, place }) {
-  const items = /** @type {KeyItem[]} */ ([]);
-  const put = (
-    /** @type {string} */ name,
-    /** @type {number} */ width,
-    /** @type {string} */ words,
-    /** @type {KeyItem["draw"]} */ draw,
-  ) => items.push({ name, words, width, draw });
-  const tints = (/** @type {CanvasRenderingContext2D} */ g) => {
-    for (let k = 0; k < 8; k++) ((g.fillStyle = ageInk(ink, k)), g.fillRect(k * 7, 3, 6, 10));
+  const { items, put } = keyItems();
+  const tints = (/** @type {import("../../drawing/pen.js").Pen} */ pen) => {
+    for (let k = 0; k < 8; k++) pen.box(k * 7, 3, 6, 10, ageInk(ink, k));
   };
   const { step, old } = frame;
   put(
@@ -52,37 +46,30 @@ export function keysOf({ ink }, { frame, roles, place }) {
       tints,
     );
   const message = (/** @type {string} */ kind, /** @type {string} */ words, turn = 0) =>
-    put(kind, 16, words, (g) => drawMessage(g, ink, { x: 8, y: 8, turn }, kind, step, frame));
+    put(kind, 16, words, (pen) => drawMessage(pen, { x: 8, y: 8, turn }, kind, step, frame));
   if (!frame.bundles) {
     message("experience", "experience, tinted so");
     message("minibatch", "minibatch");
     if (roles.options.replay !== "uniform") message("priorities", "priorities");
   }
   if (strips && roles.options.replay !== "uniform")
-    put("mass", 18, "higher: drawn more often", (g) => {
-      g.fillStyle = ageInk(ink, 3);
-      g.fillRect(1, 9, 7, 5);
-      g.fillRect(9, 2, 7, 12);
+    put("mass", 18, "higher: drawn more often", (pen) => {
+      pen.box(1, 9, 7, 5, ageInk(ink, 3));
+      pen.g.fillRect(9, 2, 7, 12);
     });
   if (roles.servers.length) message("gradients", "gradients");
   message("parameters", "parameters", Math.PI);
   message("request", "a request, an answer");
   if (frame.actors.some((one) => showsGame(place, one)))
-    put("game", 12, "the game, recorded once per second", (g) => {
-      g.fillStyle = ink.track;
-      g.fillRect(1, 1, 10, 14);
-      g.fillStyle = ink.ink;
-      g.fillRect(5, 4, 3, 3);
-      g.fillRect(3, 12, 3, 3);
+    put("game", 12, "the game, recorded once per second", (pen) => {
+      pen.box(1, 1, 10, 14, "track");
+      pen.box(5, 4, 3, 3, "ink");
+      pen.g.fillRect(3, 12, 3, 3);
     });
-  put("works", 20, "computes", (g) => keyBox(g, ink, ink["ink-2"], []));
-  put("waits", 20, "waits", (g) => keyBox(g, ink, ink.wait, [3, 2.6]));
+  put("works", 20, "computes", ({ g }) => keyBox(g, ink, ink["ink-2"], []));
+  put("waits", 20, "waits", ({ g }) => keyBox(g, ink, ink.wait, [3, 2.6]));
   if ([...frame.actors, ...frame.learners, ...frame.replays].some((one) => one.does === "lost"))
-    put("lost", 16, "lost", (g) => {
-      g.strokeStyle = ink.fault;
-      g.lineWidth = 2.5;
-      cross(g, 8, 8, 5);
-    });
+    put("lost", 16, "lost", (pen) => pen.cross(8, 8, 5));
   return items;
 }
 

@@ -13,11 +13,11 @@
  *   at: the iteration of each row's rank at the playhead; runs: there is a run that goes through
  *   them; sample, rank: the reader's choice, -1 none
  */
+import { Pen } from "../../drawing/pen.js";
 import { SLOTTED } from "../../drawing/glyph.js";
 import { hatched } from "../../drawing/hatch.js";
 import { dealsSame } from "./deal.js";
 import { columnAt, rowAt } from "./place.js";
-import { writeAt } from "../../drawing/colors.js";
 
 const LATER = 0.35; // as in every picture: the future is pale
 
@@ -45,40 +45,31 @@ const onDealInk = (ink, deal, row, rank) =>
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {DealSeen} seen */
 export function drawDeal(g, look, seen) {
+  const pen = new Pen(g, look);
   const { place } = seen;
   for (const panel of place.panels)
-    drawBatch(g, look, seen, panel.x, panel.y, seen.deal.batches[panel.index]);
-  for (const y of new Set(place.panels.map((p) => p.y))) drawDealRanks(g, look, seen, y);
+    drawBatch(pen, look, seen, panel.x, panel.y, seen.deal.batches[panel.index]);
+  for (const y of new Set(place.panels.map((p) => p.y))) drawDealRanks(pen, seen, y);
 }
 
 /**
  * Who the rows are.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {DealSeen} seen
  * @param {number} y
  */
-function drawDealRanks(g, { ink, font }, { deal, place, rank }, y) {
+function drawDealRanks(pen, { deal, place, rank }, y) {
   if (place.head >= 14)
-    writeAt(
-      g,
-      font,
-      place.left < 70 ? "1 process" : "one process",
-      0,
-      y + place.head / 2,
-      ink["ink-2"],
-    );
+    pen.write(place.left < 70 ? "1 process" : "one process", 0, y + place.head / 2);
   const every = Math.ceil(15 / place.row);
   deal.ranks.forEach((number, row) => {
     const chosen = number === rank;
     if (row % every && !chosen) return;
-    writeAt(
-      g,
-      font,
+    pen.write(
       `rank ${number}`,
       0,
       rowAt(place, y, row) + place.row / 2,
-      chosen ? ink.ink : ink["ink-2"],
+      chosen ? "ink" : "ink-2",
       "left",
       chosen,
     );
@@ -86,25 +77,22 @@ function drawDealRanks(g, { ink, font }, { deal, place, rank }, y) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {DealSeen} seen
  * @param {number} x
  * @param {number} y
  * @param {DealtBatch} batch
  */
-function drawBatch(g, look, seen, x, y, batch) {
-  const { ink, font } = look;
+function drawBatch(pen, look, seen, x, y, batch) {
+  const { g, ink } = pen;
   const { deal, place, at, runs, sample } = seen;
   const begun = (/** @type {number} */ row) => !runs || batch.index <= at[row];
   const now = runs && at.includes(batch.index);
   const shown = runs && !at.some((i) => batch.index <= i) ? LATER : 1;
   g.globalAlpha = shown;
-  drawHeading(g, look, seen, x, y - 10, batch);
-  if (now) {
-    g.fillStyle = ink.focus;
-    g.fillRect(x, y - 2, place.panel, 1.5);
-  }
+  drawHeading(pen, seen, x, y - 10, batch);
+  if (now) pen.box(x, y - 2, place.panel, 1.5, "focus");
   g.fillStyle = ink.panel; // the eye finds the row
   if (place.row > 8)
     for (let row = 0; row < place.rows; row++)
@@ -113,68 +101,59 @@ function drawBatch(g, look, seen, x, y, batch) {
     const left = columnAt(place, x, k, batch.wide);
     const wide = place.cell > 4 ? place.cell - 1.5 : place.cell;
     g.globalAlpha = shown;
-    drawAlone(g, look, seen, left, y, wide, column);
+    drawAlone(pen, seen, left, y, wide, column);
     for (const { row, again } of column.takers) {
       const top = rowAt(place, y, row);
       const tall = place.row - (place.row > 8 ? 2.5 : 1);
       const colour = dealInk(ink, deal, row, seen.rank);
       g.globalAlpha = begun(row) ? 1 : LATER;
       if (again) {
-        g.fillStyle = ink.ground;
-        g.fillRect(left, top, wide, tall);
-        g.fillStyle = place.cell > 6 ? hatched(colour, look.ratio) : colour;
-        g.fillRect(left, top, wide, tall);
-        g.strokeStyle = colour;
-        g.lineWidth = 1.5;
-        if (place.cell > 4) g.strokeRect(left + 0.75, top + 0.75, wide - 1.5, tall - 1.5);
+        pen.box(left, top, wide, tall, "ground");
+        pen.box(left, top, wide, tall, place.cell > 6 ? hatched(colour, look.ratio) : colour);
+        if (place.cell > 4)
+          pen.outline(left + 0.75, top + 0.75, wide - 1.5, tall - 1.5, colour, 1.5);
       } else {
-        g.fillStyle = colour;
-        g.fillRect(left, top, wide, tall);
+        pen.box(left, top, wide, tall, colour);
       }
       if (place.numbers) {
         if (again) {
           // a number is never on the hatch
           const w = String(column.sample).length * 6.4 + 3;
-          g.fillStyle = ink.ground;
-          g.fillRect(left + (wide - w) / 2, top + 2, w, tall - 4);
+          pen.box(left + (wide - w) / 2, top + 2, w, tall - 4, "ground");
         }
-        writeAt(
-          g,
-          font,
+        pen.write(
           String(column.sample),
           left + wide / 2,
           top + tall / 2 + 0.5,
-          again ? ink.ink : onDealInk(ink, deal, row, seen.rank),
+          again ? "ink" : onDealInk(ink, deal, row, seen.rank),
           "center",
           !again,
         );
       }
-      if (column.sample === sample) chosenBox(g, look, left, top, wide, tall);
+      if (column.sample === sample) chosenBox(pen, left, top, wide, tall);
     }
   });
   g.globalAlpha = shown;
-  if (batch.columns.length > batch.wide && batch.wide) {
-    g.fillStyle = ink.edge;
-    g.fillRect(
+  if (batch.columns.length > batch.wide && batch.wide)
+    pen.box(
       columnAt(place, x, batch.wide, batch.wide) - 4.5,
       y,
       1,
       rowAt(place, y, place.rows) - y - 2,
+      "edge",
     );
-  }
   g.globalAlpha = 1;
   if (runs)
     at.forEach(
       (iteration, row) =>
         iteration === batch.index &&
-        drawHere(g, look, x, rowAt(place, y, row) + place.row / 2 - 1, Math.min(4, place.row / 2)),
+        drawHere(pen, x, rowAt(place, y, row) + place.row / 2 - 1, Math.min(4, place.row / 2)),
     );
 }
 
 /**
  * One process's sample; of one that it does not take, the number alone.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {DealSeen} seen
  * @param {number} left
  * @param {number} y
@@ -182,38 +161,28 @@ function drawBatch(g, look, seen, x, y, batch) {
  * @param {import("./deal.js").SampleColumn} column
  */
 function drawAlone(
-  g,
-  look,
+  pen,
   { deal, place, rank, sample },
   left,
   y,
   wide,
   { sample: id, alone, takers },
 ) {
-  const { ink, font } = look;
+  const { g, ink } = pen;
   const tall = place.head - 2;
   if (alone && takers.length) {
-    g.fillStyle = ink.track;
-    g.fillRect(left, y, wide, tall);
-    if (!place.plain) {
-      g.fillStyle = dealInk(ink, deal, takers[0].row, rank); // who takes it
-      g.fillRect(left, y + tall - 2.5, wide, 2.5);
-    }
+    pen.box(left, y, wide, tall, "track");
+    const taker = dealInk(ink, deal, takers[0].row, rank);
+    if (!place.plain) pen.box(left, y + tall - 2.5, wide, 2.5, taker);
   } else if (alone) {
-    g.strokeStyle = ink.ink;
-    g.lineWidth = 1;
-    g.setLineDash([2, 2]);
-    if (place.cell > 4) g.strokeRect(left + 0.5, y + 0.5, wide - 1, tall - 1);
+    if (place.cell > 4) pen.outline(left + 0.5, y + 0.5, wide - 1, tall - 1, "ink", 1, [2, 2]);
     else g.fillRect(left, y + tall / 2, wide, 1);
-    g.setLineDash([]);
   }
   if (!place.plain) {
     const text = String(id);
     const colour = alone ? ink.ink : ink["ink-3"];
     if (!place.upright)
-      writeAt(
-        g,
-        font,
+      pen.write(
         text,
         left + wide / 2,
         y + tall / 2 - (alone && takers.length ? 1 : 0),
@@ -224,36 +193,33 @@ function drawAlone(
       g.save();
       g.translate(left + wide / 2 + 0.5, y + tall - 5);
       g.rotate(-Math.PI / 2);
-      writeAt(g, font, text, 0, 0, colour, "left");
+      pen.write(text, 0, 0, colour);
       g.restore();
     }
   }
-  if (id === sample) chosenBox(g, look, left, y, wide, tall);
+  if (id === sample) chosenBox(pen, left, y, wide, tall);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {number} x
  * @param {number} y
  * @param {number} w
  * @param {number} h
  */
-function chosenBox(g, { ink }, x, y, w, h) {
-  g.strokeStyle = ink.focus;
-  g.lineWidth = 2;
-  g.strokeRect(x - 0.5, y - 0.5, w + 1, h + 1);
+function chosenBox(pen, x, y, w, h) {
+  pen.outline(x - 0.5, y - 0.5, w + 1, h + 1, "focus", 2);
 }
 
 /**
  * The playhead: this rank is in this minibatch.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {number} x
  * @param {number} y
  * @param {number} r
  */
-export function drawHere(g, { ink }, x, y, r) {
+export function drawHere(pen, x, y, r) {
+  const { g, ink } = pen;
   g.fillStyle = ink.focus;
   g.beginPath();
   g.moveTo(x - 8, y - r);
@@ -263,18 +229,18 @@ export function drawHere(g, { ink }, x, y, r) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {DealSeen} seen
  * @param {number} x
  * @param {number} y
  * @param {DealtBatch} batch
  */
-function drawHeading(g, { ink, font }, { deal, place }, x, y, batch) {
+function drawHeading(pen, { deal, place }, x, y, batch) {
+  const { g, font } = pen;
   g.font = `700 11px ${font}`;
   const words =
     headings(batch, deal.several).find((text) => g.measureText(text).width <= place.panel) ?? "";
-  writeAt(g, font, words, x, y, ink.ink, "left", true);
+  pen.write(words, x, y, "ink", "left", true);
 }
 
 /**

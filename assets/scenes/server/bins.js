@@ -1,21 +1,21 @@
 // @ts-check
 /**
  * The shards of the parameter server's picture: share, version, and the pushes that wait at each.
+ *
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
-import { cross } from "../../drawing/glyph.js";
-import { hatched } from "../../drawing/hatch.js";
-import { writeAt } from "../../drawing/colors.js";
 
 const OWN_WIDE = 7; // px of the strip of keys
 const COPY_WIDE = 6; // and of a copy's
 
 /**
  * The shards, each as high as its share of the keys; before each the pushes that wait there.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {import("../../chrome/stage.js").Look} look
  * @param {import("./draw.js").ServerSeen} seen
  */
-export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell }) {
+export function drawBins(pen, { choice }, { place, frame, befell }) {
+  const { g, ink, font } = pen;
   frame.shards.forEach((shard, s) => {
     const { x, y, w, h, level } = place.bins[s];
     const chosen = choice?.rank === shard.rank;
@@ -30,7 +30,7 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
     g.setLineDash(fate ? [4, 3] : []);
     g.stroke();
     g.setLineDash([]);
-    const end = x + w - 7 - drawKeyStrips(g, ink, ratio, place.bins[s], shard);
+    const end = x + w - 7 - drawKeyStrips(pen, place.bins[s], shard);
     const share =
       `${Math.round(shard.share * 100)} ` + `%${place.wide && level !== "line" ? " of keys" : ""}`;
     const name = `${place.small && level === "line" ? "" : "shard "}${shard.rank}`;
@@ -44,50 +44,37 @@ export function drawBins(g, { ink, font, choice, ratio }, { place, frame, befell
     };
     if (level === "line") {
       g.font = `700 12px ${font}`;
-      writeAt(g, font, name, pad, y + h / 2, ink.ink, "left", true, 12);
+      pen.write(name, pad, y + h / 2, "ink", "left", true, 12);
       g.font = `700 12px ${font}`;
       const wide = g.measureText(name).width + 8;
-      writeAt(g, font, version, pad + wide, y + h / 2, strong, "left", gone, 12);
-      if (place.wide) writeAt(g, font, share, end, y + h / 2, ink["ink-3"], "right");
+      pen.write(version, pad + wide, y + h / 2, strong, "left", gone, 12);
+      if (place.wide) pen.write(share, end, y + h / 2, "ink-3", "right");
     } else {
-      writeAt(g, font, name, pad, y + 14, ink.ink, "left", true, 12);
-      if (!place.small) writeAt(g, font, share, end, y + 14, ink["ink-2"], "right");
-      writeAt(g, font, version, pad, y + (level === "full" ? 40 : 33), strong, "left", true, high);
+      pen.write(name, pad, y + 14, "ink", "left", true, 12);
+      if (!place.small) pen.write(share, end, y + 14, "ink-2", "right");
+      pen.write(version, pad, y + (level === "full" ? 40 : 33), strong, "left", true, high);
       const words = gone ? "" : (fate?.words ?? binWords(shard, frame.comets, place.wide));
       if (level === "full" && fits(words, fate ? 700 : 400))
-        writeAt(
-          g,
-          font,
-          words,
-          pad,
-          y + 62,
-          fate ? ink[fate.colour] : ink["ink-3"],
-          "left",
-          !!fate,
-        );
+        pen.write(words, pad, y + 62, fate ? fate.colour : "ink-3", "left", !!fate);
       const besides = level === "full" && h >= 96 ? besidesInShort(shard, place.wide) : "";
-      if (besides && fits(besides, 400))
-        writeAt(g, font, besides, pad, y + 80, ink["ink-2"], "left");
+      if (besides && fits(besides, 400)) pen.write(besides, pad, y + 80, "ink-2");
     }
-    drawQueue(g, ink, font, place.bins[s], shard);
+    drawQueue(pen, place.bins[s], shard);
   });
 }
 
 /**
  * A strip of the keys that a shard has, those of lost servers hatched; at the other edge a strip for
  * each copy that it has, hatched too. One that is gone has a cross.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {number} ratio
+ * @param {Pen} pen
  * @param {import("./place.js").Place["bins"][0]} bin
  * @param {import("./frame.js").ShardNow} shard
  * @returns {number} how wide the copies are
  */
-function drawKeyStrips(g, ink, ratio, { x, y, w, h }, { gone, keys, copies, regained }) {
+function drawKeyStrips(pen, { x, y, w, h }, { gone, keys, copies, regained }) {
+  const { g, ink } = pen;
   if (!Number.isNaN(gone)) {
-    g.strokeStyle = ink.fault;
-    g.lineWidth = 2.5;
-    cross(g, x + 8, y + h / 2, 4);
+    pen.cross(x + 8, y + h / 2, 4);
     return 0;
   }
   const newest = regained.at(-1)?.generation;
@@ -95,17 +82,12 @@ function drawKeyStrips(g, ink, ratio, { x, y, w, h }, { gone, keys, copies, rega
     .filter((one) => one.generation === newest)
     .reduce((sum, one) => sum + one.elements, 0);
   const tall = (h - 2) * (keys > 0 ? Math.min(1, others / keys) : 0);
-  g.fillStyle = ink["age-0"];
-  g.fillRect(x + 1, y + 1, OWN_WIDE, h - 2 - tall);
-  g.fillStyle = hatched(ink["age-0"], ratio);
-  g.fillRect(x + 1, y + h - 1 - tall, OWN_WIDE, tall);
-  g.strokeStyle = ink["age-0"];
-  g.lineWidth = 1;
-  if (tall) g.strokeRect(x + 1.5, y + h - 0.5 - tall, OWN_WIDE - 1, tall - 1);
+  pen.box(x + 1, y + 1, OWN_WIDE, h - 2 - tall, "age-0");
+  pen.hatch(x + 1, y + h - 1 - tall, OWN_WIDE, tall, "age-0");
+  if (tall) pen.outline(x + 1.5, y + h - 0.5 - tall, OWN_WIDE - 1, tall - 1, "age-0");
   copies.forEach((_, i) => {
     const left = x + w - 2 - (i + 1) * (COPY_WIDE + 2);
-    g.fillStyle = hatched(ink["ink-3"], ratio);
-    g.fillRect(left, y + 3, COPY_WIDE, h - 6);
+    pen.hatch(left, y + 3, COPY_WIDE, h - 6, "ink-3");
     g.strokeStyle = ink["ink-3"];
     g.strokeRect(left + 0.5, y + 3.5, COPY_WIDE - 1, h - 7);
   });
@@ -140,13 +122,12 @@ function binWords({ rank, applying, queue, kept }, comets, wide) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {string} font
+ * @param {Pen} pen
  * @param {import("./place.js").Place["bins"][0]} bin
  * @param {import("./frame.js").ShardNow} shard
  */
-function drawQueue(g, ink, font, { x, y, h }, { queue, applying }) {
+function drawQueue(pen, { x, y, h }, { queue, applying }) {
+  const { g, ink } = pen;
   const all = [
     ...applying.map((push) => ({ push, on: true })),
     ...queue.map((push) => ({ push, on: false })),
@@ -164,13 +145,11 @@ function drawQueue(g, ink, font, { x, y, h }, { queue, applying }) {
     g.roundRect(x - 19, top + k * 17, size, size, 2);
     g.fill();
     g.stroke();
-    writeAt(
-      g,
-      font,
+    pen.write(
       text,
       x - 19 + size / 2,
       top + k * 17 + size / 2 + 0.5,
-      on ? ink["on-s1"] : ink.ink,
+      on ? "on-s1" : "ink",
       "center",
       true,
     );

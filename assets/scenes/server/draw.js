@@ -13,10 +13,9 @@
  *   rule: import("./frame.js").Rule, comets: (import("./call_source.js").Flight & {share: number,
  *   x: number, y: number})[], befell: Map<number, {words: string, colour: string}>}} ServerSeen
  */
+import { Pen } from "../../drawing/pen.js";
 import { drawBins } from "./bins.js";
 import { fateOf } from "./frame.js";
-import { hatched } from "../../drawing/hatch.js";
-import { writeAt } from "../../drawing/colors.js";
 import { columnX, wayPoint } from "./place.js";
 import { drawName, drawWorker } from "./workers.js";
 
@@ -24,28 +23,28 @@ const MOST_WAYS = 48; // that are drawn while nothing is on them
 
 /** @param {CanvasRenderingContext2D} g @param {Look} look @param {ServerSeen} seen */
 export function drawPicture(g, look, seen) {
-  drawGrid(g, look, seen);
+  const pen = new Pen(g, look);
+  drawGrid(pen, look, seen);
   seen.frame.workers.forEach((worker, i) => {
-    drawLog(g, look, seen, worker, i);
-    drawName(g, look, seen, worker, i);
+    drawLog(pen, seen, worker, i);
+    drawName(pen, look, seen, worker, i);
   });
-  drawWall(g, look, seen);
-  drawWays(g, look, seen);
-  drawBins(g, look, seen);
-  seen.frame.workers.forEach((worker, i) => drawWorker(g, look, seen, worker, i));
-  for (const comet of seen.comets) drawComet(g, look.ink, seen, comet);
-  for (const move of seen.frame.moves) drawMove(g, look, seen, move);
+  drawWall(pen, seen);
+  drawWays(pen, look, seen);
+  drawBins(pen, look, seen);
+  seen.frame.workers.forEach((worker, i) => drawWorker(pen, look, seen, worker, i));
+  for (const comet of seen.comets) drawComet(pen, seen, comet);
+  for (const move of seen.frame.moves) drawMove(pen, seen, move);
 }
 
 /**
  * Keys of a lost server on their way: from a worker, from the server that has a copy, or from a
  * file, which is beside the picture.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {ServerSeen} seen
  * @param {ServerFrame["moves"][0]} move
  */
-function drawMove(g, { ink, ratio }, { place, frame }, { holder, owner, share }) {
+function drawMove(pen, { place, frame }, { holder, owner, share }) {
   const s = frame.shards.findIndex((one) => one.rank === owner);
   const from = frame.shards.findIndex((one) => one.rank === holder);
   const worker = frame.workers.findIndex((one) => one.rank === holder);
@@ -63,22 +62,19 @@ function drawMove(g, { ink, ratio }, { place, frame }, { holder, owner, share })
               (middle - place.bins[from].y - place.bins[from].h / 2) * share,
           ]
         : [bin.x + bin.w / 2, bin.y - 12 + 12 * share];
-  g.fillStyle = ink.ground;
-  g.fillRect(x - 6, y - 6, 12, 12);
-  g.fillStyle = hatched(ink["age-0"], ratio);
-  g.fillRect(x - 6, y - 6, 12, 12);
-  g.strokeStyle = ink["age-0"];
-  g.lineWidth = 1.5;
-  g.strokeRect(x - 6, y - 6, 12, 12);
+  pen.box(x - 6, y - 6, 12, 12, "ground");
+  pen.hatch(x - 6, y - 6, 12, 12, "age-0");
+  pen.outline(x - 6, y - 6, 12, 12, "age-0", 1.5);
 }
 
 /**
  * Columns, lanes, the ground on which workers may be.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {ServerSeen} seen
  */
-function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
+function drawGrid(pen, { choice }, { place, frame, rule }) {
+  const { g, ink } = pen;
   const { left, right, top, bottom, lane, past, columns, column } = place;
   const { min, workers } = frame;
   g.fillStyle = ink.panel;
@@ -99,38 +95,26 @@ function drawGrid(g, { ink, font, choice }, { place, frame, rule }) {
       if (column > 8 || (min - past + k) % every === 0)
         g.fillRect(Math.round(left + k * column), top, 0.75, bottom - top);
   for (let i = 0; i <= workers.length; i++) g.fillRect(0, top + i * lane, right, 0.75);
-  writeAt(g, font, "iteration", 0, top - 10, ink["ink-3"]);
+  pen.write("iteration", 0, top - 10, "ink-3");
   for (let k = 0; k < columns; k++) {
     const c = min - past + k;
     const x = left + (k + 0.5) * column;
     const near = every > 1 && c !== min && Math.abs(c - min) * column < digits;
     if (c < 0 || near || (c % every && c !== min) || x < left + 2) continue;
-    writeAt(
-      g,
-      font,
-      String(c + 1),
-      x,
-      top - 10,
-      c === min ? ink.ink : ink["ink-3"],
-      "center",
-      c === min,
-    );
+    pen.write(String(c + 1), x, top - 10, c === min ? "ink" : "ink-3", "center", c === min);
   }
   const row = workers.findIndex((w) => w.rank === choice?.rank);
   if (row < 0) return;
-  g.strokeStyle = ink.focus;
-  g.lineWidth = 1.5;
-  g.setLineDash([]);
-  g.strokeRect(1, top + row * lane + 1.5, right - 2, lane - 2.5);
+  pen.outline(1, top + row * lane + 1.5, right - 2, lane - 2.5, "focus", 1.5);
 }
 
 /**
  * The wall: where no worker may go on; a controller moves it worker by worker.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {ServerSeen} seen
  */
-function drawWall(g, { ink, font }, { place, frame, rule }) {
+function drawWall(pen, { place, frame, rule }) {
+  const { g, ink } = pen;
   const { top, lane, bottom, left } = place;
   const { workers, min } = frame;
   const words = wallWords(rule, place);
@@ -147,20 +131,17 @@ function drawWall(g, { ink, font }, { place, frame, rule }) {
     last = x;
   });
   if (!words) return;
-  g.font = `700 11px ${font}`;
-  const wide = g.measureText(words).width;
+  const wide = pen.wide(words, true);
   const end = last === last ? Math.max(left + wide, last + 4.5) : place.right;
-  writeAt(
-    g,
-    font,
+  pen.write(
     words,
     end,
     bottom + 13,
-    rule.low === null ? ink["ink-3"] : ink.wait,
+    rule.low === null ? "ink-3" : "wait",
     "right",
     rule.low !== null,
   );
-  if (end - wide > left + 84) writeAt(g, font, "log of pushes", left, bottom + 13, ink["ink-3"]);
+  if (end - wide > left + 84) pen.write("log of pushes", left, bottom + 13, "ink-3");
 }
 
 /** @param {import("./frame.js").Rule} rule @param {{wide: boolean, small: boolean}} place */
@@ -185,13 +166,12 @@ export function wallWords({ consistency, low, high, waits }, { wide, small }) {
 
 /**
  * What became of each push, a box a shard.
- * @param {CanvasRenderingContext2D} g
- * @param {Look} look
+ * @param {Pen} pen
  * @param {ServerSeen} seen
  * @param {WorkerNow} worker
  * @param {number} i
  */
-function drawLog(g, { ink }, { place, frame, index }, worker, i) {
+function drawLog(pen, { place, frame, index }, worker, i) {
   const { column, past, lane, top, level, left, columns } = place;
   const { min, t } = frame;
   const servers = [...index.servers.keys()];
@@ -219,23 +199,28 @@ function drawLog(g, { ink }, { place, frame, index }, worker, i) {
     shown.forEach((fate, s) => {
       if (!fate) return;
       const x = middle + x0 + s * each;
-      if (fate === "applied") return ((g.fillStyle = ink.edge), g.fillRect(x, y, w, tall));
-      g.strokeStyle = fate === "dropped" ? ink.fault : ink.comm;
-      g.lineWidth = 1.5;
-      g.setLineDash(fate === "dropped" ? [2.5, 2] : []);
-      g.strokeRect(x + 0.75, y + 0.75, Math.max(0.5, w - 1.5), Math.max(0.5, tall - 1.5));
-      g.setLineDash([]);
+      if (fate === "applied") return pen.box(x, y, w, tall, "edge");
+      pen.outline(
+        x + 0.75,
+        y + 0.75,
+        Math.max(0.5, w - 1.5),
+        Math.max(0.5, tall - 1.5),
+        fate === "dropped" ? "fault" : "comm",
+        1.5,
+        fate === "dropped" ? [2.5, 2] : [],
+      );
     });
   }
 }
 
 /**
  * The ways between workers and shards; of very many only those that are used now.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {ServerSeen} seen
  */
-function drawWays(g, { ink, choice }, { place, frame, comets, befell }) {
+function drawWays(pen, { choice }, { place, frame, comets, befell }) {
+  const { g, ink } = pen;
   const { workers, shards } = frame;
   const all = workers.length * shards.length <= MOST_WAYS;
   const used = new Set(
@@ -265,12 +250,12 @@ function drawWays(g, { ink, choice }, { place, frame, comets, befell }) {
 
 /**
  * A push or a pull on its way: its tail is the way done.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
+ * @param {Pen} pen
  * @param {ServerSeen} seen
  * @param {ServerSeen["comets"][0]} comet
  */
-function drawComet(g, ink, { place, frame }, { kind, from, to, share, x, y }) {
+function drawComet(pen, { place, frame }, { kind, from, to, share, x, y }) {
+  const { g, ink } = pen;
   const out = kind === "push";
   const worker = frame.workers.findIndex((w) => w.rank === (out ? from : to));
   const shard = frame.shards.findIndex((s) => s.rank === (out ? to : from));

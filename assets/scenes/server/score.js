@@ -6,6 +6,7 @@
  * @typedef {import("../../chrome/stage.js").Look} Look
  * @typedef {import("./index.js").ServerIndex} ServerIndex
  */
+import { Pen } from "../../drawing/pen.js";
 import { drawAxis, drawNames, scoreHeight, scoreLane, xOf } from "../../drawing/lanes.js";
 import { countUntil } from "../../engine/search.js";
 import { allowedSince } from "./worker_time.js";
@@ -75,7 +76,8 @@ export function roundBars(index, from, to, bound) {
  * @param {import("./index.js").Bound} bound
  */
 export function drawScore(g, look, index, bound) {
-  const { ink, current, ranks, width, ratio, font } = look;
+  const pen = new Pen(g, look);
+  const { ink, current, ranks, width, font } = look;
   const lane = scoreLane(ranks);
   drawNames(g, look);
   if (!current) return;
@@ -89,9 +91,8 @@ export function drawScore(g, look, index, bound) {
   ) => {
     const y = TOP_EDGE + bar.rank * lane + 0.5;
     const tall = Math.max(1, lane - (lane > 8 ? 2 : 1));
-    if (bar.part >= 0) return drawPart(g, ink, ratio, bar.part, a, y, b - a, tall);
-    g.fillStyle = ink.reduce;
-    g.fillRect(a, y, b - a, tall);
+    if (bar.part >= 0) return drawPart(pen, bar.part, a, y, b - a, tall);
+    pen.box(a, y, b - a, tall, "reduce");
   };
   for (const bar of roundBars(index, current.start, current.end, bound)) {
     const a = xOf(bar.start - current.start, span, width);
@@ -116,8 +117,6 @@ export function drawScore(g, look, index, bound) {
     g.fillText(words, x + 19, y + 0.5);
     x += room + 14;
   };
-  SCORE_KEYS.forEach((words, part) =>
-    key(words, (at) => drawPart(g, ink, ratio, part, at, y - 3.5, 14, 7)),
-  );
-  key("update of a shard", (at) => ((g.fillStyle = ink.reduce), g.fillRect(at, y - 3.5, 14, 7)));
+  SCORE_KEYS.forEach((words, part) => key(words, (at) => drawPart(pen, part, at, y - 3.5, 14, 7)));
+  key("update of a shard", (at) => pen.box(at, y - 3.5, 14, 7, "reduce"));
 }

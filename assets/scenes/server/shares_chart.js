@@ -4,6 +4,7 @@
  *
  * @typedef {import("./index.js").ServerIndex} ServerIndex
  * @typedef {import("../../drawing/chart.js").Chart} Chart
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
 import { TURN_PARTS, partsUntil } from "./worker_time.js";
 import { hatched } from "../../drawing/hatch.js";
@@ -27,16 +28,15 @@ export function sharesUntil(index, t, bound) {
 
 /**
  * Draw what stands for a part of a worker's time.
- * @param {CanvasRenderingContext2D} g
- * @param {Record<string, string>} ink
- * @param {number} ratio
+ * @param {Pen} pen
  * @param {number} part
  * @param {number} x
  * @param {number} y
  * @param {number} w
  * @param {number} h
  */
-export function drawPart(g, ink, ratio, part, x, y, w, h) {
+export function drawPart(pen, part, x, y, w, h) {
+  const { g, ink, ratio } = pen;
   if (w <= 0) return;
   if (TURN_PARTS[part] === "pull") {
     g.fillStyle = ink.comm;
@@ -45,10 +45,7 @@ export function drawPart(g, ink, ratio, part, x, y, w, h) {
   }
   if (part === 4) {
     // open: it waits, but not for a worker
-    g.strokeStyle = ink.wait;
-    g.lineWidth = 1;
-    g.setLineDash([]);
-    if (w >= 2) g.strokeRect(x + 0.5, y + 0.5, w - 1, Math.max(0.5, h - 1));
+    if (w >= 2) pen.outline(x + 0.5, y + 0.5, w - 1, Math.max(0.5, h - 1), "wait");
     return;
   }
   g.fillStyle =
@@ -80,7 +77,7 @@ function partsKey(chart) {
 
 /** @param {Chart} chart @param {ReturnType<typeof sharesUntil>} workers */
 export function drawShares(chart, workers) {
-  const { g, ink, ratio, width, height } = chart;
+  const { width, height } = chart;
   const left = 58;
   const long = width - 42 - left;
   const { key, lines } = partsKey(chart);
@@ -95,7 +92,7 @@ export function drawShares(chart, workers) {
     if (i % every === 0) chart.write(`worker ${rank}`, 0, middle);
     if (!shares.some(Boolean)) chart.box(left, y, long, tall, "track");
     shares.forEach((share, part) => {
-      drawPart(g, ink, ratio, part, x, y, share * long - 0.75, tall);
+      drawPart(chart, part, x, y, share * long - 0.75, tall);
       x += share * long;
     });
     if (shares[3] >= 0.005 && i % every === 0)
@@ -103,7 +100,7 @@ export function drawShares(chart, workers) {
   });
   key.forEach(({ words, part, x, line }) => {
     const y = height - 13 - KEY_LINE * (lines - 1 - line);
-    drawPart(g, ink, ratio, part, x, y, 10, 10);
+    drawPart(chart, part, x, y, 10, 10);
     chart.write(words, x + 13, y + 5);
   });
 }

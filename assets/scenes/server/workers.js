@@ -6,10 +6,10 @@
  * @typedef {import("../../chrome/stage.js").Look} Look
  * @typedef {import("./draw.js").ServerSeen} ServerSeen
  * @typedef {import("./frame.js").WorkerNow} WorkerNow
+ * @typedef {import("../../drawing/pen.js").Pen} Pen
  */
-import { cross } from "../../drawing/glyph.js";
 import { hatched } from "../../drawing/hatch.js";
-import { ageInk, ageStep, writeAt } from "../../drawing/colors.js";
+import { ageInk, ageStep } from "../../drawing/colors.js";
 import { columnX, laneY, workerSpot } from "./place.js";
 import { duration } from "../../engine/format.js";
 
@@ -18,13 +18,14 @@ const MOST_NOTCHES = 8; // px; longer rows are cut, the number says it all
 
 /**
  * Its name, the updates that it lacks as notches, what it holds.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {ServerSeen} seen
  * @param {WorkerNow} worker
  * @param {number} i
  */
-export function drawName(g, { ink, font, choice }, { place, frame, befell, rule }, worker, i) {
+export function drawName(pen, { choice }, { place, frame, befell, rule }, worker, i) {
+  const { ink } = pen;
   const y = laneY(place, i);
   const { level, lane, left, small } = place;
   const named = lane >= 12 && !small;
@@ -40,24 +41,19 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
     /** @type {number} */ tall,
   ) => {
     for (let k = 0; k < n; k++) {
-      g.fillStyle = ageInk(ink, k + 1);
-      g.fillRect(x + k * pitch, at - tall / 2, pitch - Math.min(1.5, pitch / 3), tall);
+      pen.box(
+        x + k * pitch,
+        at - tall / 2,
+        pitch - Math.min(1.5, pitch / 3),
+        tall,
+        ageInk(ink, k + 1),
+      );
     }
     return x + n * pitch;
   };
   if (level === "dots") {
-    if (named)
-      writeAt(
-        g,
-        font,
-        `worker ${worker.rank}`,
-        0,
-        y,
-        strong ? ink.ink : ink["ink-2"],
-        "left",
-        strong,
-      );
-    else if (lane >= 12 || i % 2 === 0) writeAt(g, font, String(worker.rank), 0, y, ink["ink-2"]);
+    if (named) pen.write(`worker ${worker.rank}`, 0, y, strong ? "ink" : "ink-2", "left", strong);
+    else if (lane >= 12 || i % 2 === 0) pen.write(String(worker.rank), 0, y);
     notches(named ? 58 : 30, y, Math.max(4, lane - 6));
     return;
   }
@@ -66,7 +62,7 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
   const second = full ? y + 2 : level === "full" ? y + 8 : y + 7;
   const brief = small && (level === "line" || frame.workers.some((one) => one.rank > 9));
   const name = `${brief ? "w" : "worker"} ${worker.rank}`;
-  writeAt(g, font, name, 0, first, ink.ink, "left", true, 12);
+  pen.write(name, 0, first, "ink", "left", true, 12);
   const words =
     fate?.words ??
     (worker.held.every((v) => v < 0)
@@ -78,12 +74,9 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
         : "newest");
   const colour = fate ? ink[fate.colour] : ink["ink-2"];
   const room = left - 6;
-  g.font = `400 11px ${font}`;
-  const wide = g.measureText(words).width;
+  const wide = pen.wide(words);
   pitch = Math.max(0, Math.min(NOTCH, (room - wide - 5) / Math.max(1, n))); // notches give way to the words
-  writeAt(
-    g,
-    font,
+  pen.write(
     words,
     fate || !n || !pitch ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
     second,
@@ -91,7 +84,7 @@ export function drawName(g, { ink, font, choice }, { place, frame, befell, rule 
     "left",
     !!fate,
   );
-  if (full) writeAt(g, font, heldVersionWords(worker, chosen), 0, y + 17, ink["ink-3"]);
+  if (full) pen.write(heldVersionWords(worker, chosen), 0, y + 17, "ink-3");
 }
 
 /** @param {WorkerNow} worker @param {number} chosen  the shard that is selected, or -1 */
@@ -109,19 +102,14 @@ export function heldVersionWords({ held, behind }, chosen) {
 /**
  * A worker where it stands: a sector a shard, tinted by the version held; around it the slack that
  * is left.
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {Look} look
  * @param {ServerSeen} seen
  * @param {WorkerNow} worker
  * @param {number} i
  */
-export function drawWorker(
-  g,
-  { ink, font, ratio, choice },
-  { place, frame, befell, rule },
-  worker,
-  i,
-) {
+export function drawWorker(pen, { choice }, { place, frame, befell, rule }, worker, i) {
+  const { g, ink, ratio } = pen;
   const { x, y, off } = workerSpot(place, i, worker, frame.min);
   const { ring, level, lane, top } = place;
   const blocked = worker.doing === "blocked";
@@ -143,17 +131,17 @@ export function drawWorker(
     g.globalAlpha = 1;
   }
   g.fillStyle = blocked || level === "full" ? ink.ground : "transparent";
-  disc(g, x, y, ring + (level === "full" ? 1 : 0), true);
+  disc(pen, x, y, ring + (level === "full" ? 1 : 0), true);
   if (thick) {
     g.lineWidth = thick;
     g.strokeStyle = ink.track;
     g.setLineDash([]);
-    disc(g, x, y, ring - thick / 2, false);
+    disc(pen, x, y, ring - thick / 2, false);
     g.strokeStyle = blocked ? ink.wait : fate?.colour === "hold" ? ink.hold : ink.ink;
     g.setLineDash(blocked ? [3, 3] : []);
     const share = blocked || worker.limit === null ? 1 : worker.slack;
     if (worker.doing !== "lost" && (blocked || worker.limit !== null))
-      arcOf(g, x, y, ring - thick / 2, share);
+      arcOf(pen, x, y, ring - thick / 2, share);
     g.setLineDash([]);
   }
   const r = Math.max(2, ring - (level === "full" ? 6 : thick + (level === "line" ? 1 : 0)));
@@ -188,44 +176,37 @@ export function drawWorker(
     g.strokeStyle = ink.wait;
     g.lineWidth = 1.5;
     g.setLineDash([2, 1.5]);
-    disc(g, x, y, ring, false);
+    disc(pen, x, y, ring, false);
     g.setLineDash([]);
   }
-  if (worker.doing === "lost") {
-    g.strokeStyle = ink.fault;
-    g.lineWidth = 2.5;
-    cross(g, x, y, r * 0.7);
-  }
+  if (worker.doing === "lost") pen.cross(x, y, r * 0.7);
   if (off && level === "full") {
     // it was left behind: where it is, in words
     const words = `in iteration ${worker.iteration + 1}`;
-    g.font = `400 11px ${font}`;
-    const wide = g.measureText(words).width;
+    const wide = pen.wide(words);
     if (x + ring + 9 + wide <= place.right) {
-      g.fillStyle = ink.ground;
-      g.fillRect(x + ring + 3, y - 8, wide + 6, 16);
-      writeAt(g, font, words, x + ring + 6, y, ink["ink-2"]);
+      pen.box(x + ring + 3, y - 8, wide + 6, 16, "ground");
+      pen.write(words, x + ring + 6, y);
     }
   }
   if (level !== "full" || !blocked) return;
   const words = `blocked ${duration(frame.t - worker.since)}`;
-  g.font = `700 11px ${font}`;
-  const wide = g.measureText(words).width;
+  const wide = pen.wide(words, true);
   const end = Math.min(x - ring, columnX(place, worker.iteration, frame.min)) - 6;
   if (end - wide < place.left) return;
-  g.fillStyle = ink.panel;
-  g.fillRect(end - wide - 3, y - 8, wide + 6, 16);
-  writeAt(g, font, words, end, y, ink.wait, "right", true);
+  pen.box(end - wide - 3, y - 8, wide + 6, 16, "panel");
+  pen.write(words, end, y, "wait", "right", true);
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {number} x
  * @param {number} y
  * @param {number} r
  * @param {boolean} filled
  */
-function disc(g, x, y, r, filled) {
+function disc(pen, x, y, r, filled) {
+  const { g } = pen;
   g.beginPath();
   g.arc(x, y, Math.max(0.5, r), 0, 2 * Math.PI);
   if (filled) g.fill();
@@ -233,13 +214,14 @@ function disc(g, x, y, r, filled) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} g
+ * @param {Pen} pen
  * @param {number} x
  * @param {number} y
  * @param {number} r
  * @param {number} share  of the circle, from the top
  */
-function arcOf(g, x, y, r, share) {
+function arcOf(pen, x, y, r, share) {
+  const { g } = pen;
   if (share <= 0) return;
   g.beginPath();
   g.arc(x, y, Math.max(0.5, r), -Math.PI / 2, -Math.PI / 2 + share * 2 * Math.PI);

@@ -7,6 +7,7 @@
  * @typedef {import("../../chrome/stage.js").Look} Look
  * @typedef {import("./draw.js").ShardsSeen} ShardsSeen
  */
+import { Pen } from "../../drawing/pen.js";
 import { goneInPicture } from "../../engine/lost_ranks.js";
 import { canvasView, put } from "../../chrome/canvas_scene.js";
 import { drawHeld, drawWhen, heldWords, chartHeight, momentsScale } from "./charts.js";
@@ -69,9 +70,10 @@ const build = canvasView({
     return {
       height: place.height,
       draw(g) {
+        const pen = new Pen(g, { ink });
         for (let rank = 0; rank < ranks; rank++)
           for (const { x, w } of place.columns)
-            frameOf(g, ink.rule, 1, x, topOf(place, rank), w, place.cell);
+            frameOf(pen, "rule", 1, x, topOf(place, rank), w, place.cell);
       },
     };
   },

@@ -10,7 +10,7 @@
  * @typedef {import("../engine/page_state.js").Choice} Choice
  * @typedef {import("../drawing/key_row.js").KeyItem} KeyItem
  * @typedef {{x: number, y: number, w: number, h: number, name: string, rank?: number, hit?: any,
- *   at?: {x: number, y: number}, radius?: string}} Spot
+ *   at?: {x?: number, y?: number}, radius?: string}} Spot
  *   a place that the keyboard comes to, by its name; rank: or hit: what is chosen there; at: where
  *   the tooltip points, else its middle
  * @typedef {{x: number, y: number, hit?: any}} Place
@@ -74,6 +74,16 @@ export function put(node, text) {
  */
 export const nextMoment = (times, t, way) =>
   (way > 0 ? times.find((v) => v > t + 0.5) : times.findLast((v) => v < t - 0.5)) ?? t;
+
+/**
+ * Spots over the names at the left of rows.
+ * @param {{top: number, left: number}} place  of the rows
+ * @param {number} high  px of a row
+ * @param {{rank: number, name: string, at?: Spot["at"], radius?: string}[]} rows
+ * @returns {Spot[]}
+ */
+export const nameSpots = ({ top, left }, high, rows) =>
+  rows.map((row, i) => ({ ...row, x: 0, y: top + i * high, w: left - 4, h: high }));
 
 /** The line of a tooltip that tells what a second click does. @param {Stage} stage @param {number} rank */
 export const onceMore = (stage, rank) =>

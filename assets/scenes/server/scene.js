@@ -7,7 +7,7 @@
  * @typedef {import("../../chrome/stage.js").Look} Look
  * @typedef {import("./draw.js").ServerSeen} ServerSeen
  */
-import { canvasView, onceMore, put } from "../../chrome/canvas_scene.js";
+import { canvasView, nameSpots, onceMore, put } from "../../chrome/canvas_scene.js";
 import {
   NAMED_WORKERS,
   chartHeight,
@@ -192,14 +192,11 @@ const build = canvasView({
   spots: ({ place, frame: { workers, shards } }) => ({
     key: place.key + workers.map((w) => w.rank).join(),
     all: [
-      ...workers.map(({ rank }, i) => ({
-        rank,
-        name: `worker ${rank}`,
-        x: 0,
-        y: place.top + i * place.lane,
-        w: place.left - 4,
-        h: place.lane,
-      })),
+      ...nameSpots(
+        place,
+        place.lane,
+        workers.map(({ rank }) => ({ rank, name: `worker ${rank}` })),
+      ),
       ...shards.map(({ rank }, k) => {
         const { x, y, w, h } = place.bins[k];
         return { rank, name: `shard ${rank}`, x, y, w, h };

@@ -9,7 +9,7 @@
  */
 import { Pen } from "../../drawing/pen.js";
 import { goneInPicture } from "../../engine/lost_ranks.js";
-import { canvasView, put } from "../../chrome/canvas_scene.js";
+import { canvasView, nameSpots, put } from "../../chrome/canvas_scene.js";
 import { drawHeld, drawWhen, heldWords, chartHeight, momentsScale } from "./charts.js";
 import { drawPicture, frameOf } from "./draw.js";
 import { factsOf, frameAt } from "./frame.js";
@@ -135,16 +135,16 @@ const build = canvasView({
   },
   spots: ({ place, frame }) => ({
     key: place.key,
-    all: frame.holders.map(({ rank }) => ({
-      rank,
-      name: `rank ${rank}`,
-      x: 0,
-      y: place.top + rank * place.row,
-      w: place.left - 4,
-      h: place.row,
-      at: { x: place.left / 2, y: place.top + (rank + 0.5) * place.row },
-      radius: "3px",
-    })),
+    all: nameSpots(
+      place,
+      place.row,
+      frame.holders.map(({ rank }) => ({
+        rank,
+        name: `rank ${rank}`,
+        at: { x: place.left / 2 },
+        radius: "3px",
+      })),
+    ),
   }),
   under: ({ place, frame }, x, y) => hitUnder(place, frame.holders.length, x, y),
   choose: (hit) => hit?.rank ?? null,

@@ -34,6 +34,7 @@ OF_RUNS = (
     "Recorder",
     "RankProcess",
     "LocalRank",
+    "WorkerGroup",
     "ForkServer",
     "Ranks",
     "Cell",

@@ -8,19 +8,17 @@ ranks may be anywhere. Every wait has a limit.
 from __future__ import annotations
 
 import os
-import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.launcher import RankHandle, launcher_of
+from workbench.launchers.processes.launcher import launcher_of
+from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.recording.run_queue import OwnTime
-from workbench.recording.trace_memory import trace_segment
-from workbench.shared_memory.control_block import ABORT, Control
+from workbench.shared_memory.control_block import ABORT
 from workbench.shared_memory.segments import how_it_ended
 from workbench.studies.checking.cases import EAGER, Case
 from workbench.studies.checking.waiting import (
@@ -84,22 +82,14 @@ class RankPool:
     """``ranks`` processes from the warm pool. Always close it."""
 
     def __init__(self, subject: Subject, ranks: int) -> None:
-        from workbench.store.collector import Collector
         from workbench.store.event_store import Store
 
         check_descriptors(ranks)
         self.subject, self.ranks = subject, ranks
-        self._launcher = launcher_of("local")
-        self._control = Control.create(ranks)
-        self._segments = [trace_segment(f"rank {rank}") for rank in range(ranks)]
-        self.store = Store()
-        self._collector = Collector(
-            self.store, {rank: segment.memory for rank, segment in enumerate(self._segments)}
-        )
-        self._rendezvous = self._launcher.meeting_place(ranks)
+        launcher, self.store = launcher_of("local"), Store()
+        self._group = WorkerGroup(ranks, launcher.take, self.store)
+        self._rendezvous = launcher.meeting_place(ranks)
         self._question = self._cases = 0
-        self._selector = selectors.DefaultSelector()
-        self._handles: Sequence[RankHandle] = []
         try:
             self._start()
         except BaseException:
@@ -107,13 +97,10 @@ class RankPool:
             raise
 
     def _start(self) -> None:
-        self._handles = self._launcher.take(range(self.ranks))
         subject = self.subject
-        for handle in self._handles:
-            self._selector.register(handle.socket, selectors.EVENT_READ, handle)
-            orders = {
+        self._group.start(
+            {
                 "work": "check",
-                "rank": handle.rank,
                 "ranks": self.ranks,
                 "port": self._rendezvous.port,
                 "operation": subject.operation,
@@ -123,27 +110,23 @@ class RankPool:
                 "slot_bytes": SLOT_BYTES,
                 "folder": os.getcwd(),
             }
-            handle.order(orders, fds=[self._control.segment.fd, self._segments[handle.rank].fd])
+        )
         ready: set[int] = set()
         clock = self._clock()
         while len(ready) < self.ranks:
-            for rank, message, _ in self._listen(0.05):
+            for rank, message, _ in self._group.hear(0.05):
                 if "broken" in message:
                     raise WorkbenchError(f"rank {rank} could not begin:\n{message['broken']}")
                 ready |= {rank} if "ready" in message else set()
-            if self._ended:
-                rank, code = next(iter(self._ended.items()))
+            if self._group.ended:
+                rank, code = next(iter(self._group.ended.items()))
                 raise WorkbenchError(f"rank {rank} {how_it_ended(code)} before it could begin")
             if clock.seconds > STARTING:
                 missing = sorted(set(range(self.ranks)) - ready)
                 raise WorkbenchError(f"ranks {missing} did not begin within {STARTING:.0f} s")
 
-    @property
-    def _ended(self) -> dict[int, int]:
-        return rank_handle.ended(self._handles)
-
     def _clock(self) -> OwnTime:
-        return OwnTime([handle.pid for handle in self._handles])
+        return OwnTime([*self._group.pids.values()])
 
     # -- one case --
 
@@ -154,13 +137,13 @@ class RankPool:
         """
         outcome = Outcome(case, self._cases, places=self.subject.place)
         self._cases += 1
-        self._say({"case": case.to_dict()})
+        self._group.order({"case": case.to_dict()})
         self._follow(outcome, timeout)
         if not outcome.broke:
             self._settle(outcome)
         if outcome.broke:
             self._abort(outcome)
-        self._collector.drain()
+        self._group.collector.drain()
         return outcome
 
     def _follow(self, outcome: Outcome, timeout: float) -> None:
@@ -169,13 +152,13 @@ class RankPool:
         clock = self._clock()
         before: tuple[dict[int, Wait], int] | None = None
         while len(outcome.reports) < self.ranks:
-            news, own_seconds = self._take(outcome, self._listen(QUIET / 4)), clock.seconds
-            if any("raised" in report for report in outcome.reports.values()) or self._ended:
+            news, own_seconds = self._take(outcome, self._group.hear(QUIET / 4)), clock.seconds
+            if any("raised" in report for report in outcome.reports.values()) or self._group.ended:
                 return
             if news:
                 quiet_since, before = time.monotonic(), None
             elif time.monotonic() - quiet_since > QUIET:
-                self._collector.drain()
+                self._group.collector.drain()
                 done = set(outcome.reports)
                 positions = self._where(outcome)
                 if done != set(outcome.reports):  # a rank finished in the meantime
@@ -211,26 +194,26 @@ class RankPool:
 
     def _settle(self, outcome: Outcome) -> None:
         """Ask all ranks, after they have returned, for messages left in their mailboxes."""
-        self._say({"settle": outcome.op})
+        self._group.order({"settle": outcome.op})
         waiting = set(range(self.ranks))
         deadline = time.monotonic() + SETTLED
-        while waiting and time.monotonic() < deadline and not self._ended:
-            for rank, message, _ in self._listen(0.05):
+        while waiting and time.monotonic() < deadline and not self._group.ended:
+            for rank, message, _ in self._group.hear(0.05):
                 if "settled" in message:
                     waiting.discard(rank)
                     for to, line, slots in message["left"]:
                         outcome.left.append((rank, to, self.subject.place(line, ""), slots))
-        for rank in waiting & set(self._ended):
-            outcome.ended[rank] = how_it_ended(self._ended[rank])
+        for rank in waiting & set(self._group.ended):
+            outcome.ended[rank] = how_it_ended(self._group.ended[rank])
 
     def _where(self, outcome: Outcome) -> dict[int, dict[str, Any]]:
         """Return the current position of each rank that has not returned."""
         self._question += 1
-        self._say({"where": self._question})
+        self._group.order({"where": self._question})
         positions: dict[int, dict[str, Any]] = {}
         deadline = time.monotonic() + ANSWER
-        while len(positions) < self.ranks and time.monotonic() < deadline and not self._ended:
-            messages = self._listen(0.05)
+        while len(positions) < self.ranks and time.monotonic() < deadline and not self._group.ended:
+            messages = self._group.hear(0.05)
             self._take(outcome, messages)
             for rank, message, _ in messages:
                 if message.get("here") == self._question:
@@ -262,53 +245,30 @@ class RankPool:
 
     def _abort(self, outcome: Outcome) -> None:
         """Let waiting ranks end their waits and report, then collect how processes ended."""
-        self._control.words[ABORT] = 1
-        self._control.refresh()
-        self._control.open_gates()
+        self._group.control.words[ABORT] = 1
+        self._group.control.refresh()
+        self._group.control.open_gates()
         deadline = time.monotonic() + AFTERMATH
         while len(outcome.reports) < self.ranks and time.monotonic() < deadline:
-            self._take(outcome, self._listen(0.02))
-            if len(outcome.reports) + len(self._ended) >= self.ranks:
+            self._take(outcome, self._group.hear(0.02))
+            if len(outcome.reports) + len(self._group.ended) >= self.ranks:
                 break
         outcome.ended |= {
             rank: how_it_ended(code)
-            for rank, code in self._ended.items()
+            for rank, code in self._group.ended.items()
             if rank not in outcome.reports
         }
-
-    # -- messages --
-
-    def _say(self, message: dict[str, Any]) -> None:
-        for handle in self._handles:
-            handle.order(message)
-
-    def _listen(self, seconds: float) -> list[tuple[int, dict[str, Any], bytearray]]:
-        messages = []
-        for key, _ in self._selector.select(seconds):
-            heard = key.data.hear()
-            if heard is None:  # the fork server reports how it ended
-                self._selector.unregister(key.fileobj)
-            messages += [(key.data.rank, *message) for message in heard or ()]
-        if not self._selector.get_map():
-            time.sleep(min(seconds, 0.01))
-        return messages
 
     # -- the end --
 
     @property
     def events(self) -> pl.DataFrame:
-        self._collector.drain()
+        self._group.collector.drain()
         return self.store.events
 
     def close(self) -> None:
         """End the ranks; return when their processes are gone."""
-        for handle in self._handles:
-            handle.close()
-        rank_handle.end(self._handles)
-        self._collector.stop()
-        self._selector.close()
-        for segment in (*self._segments, self._control.segment):
-            segment.close()
+        self._group.close()
 
 
 def _wait(answer: dict[str, Any]) -> Wait | None:

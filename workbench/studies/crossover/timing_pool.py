@@ -8,19 +8,16 @@ with TimingPool(4) as pool:
 from __future__ import annotations
 
 import math
-import selectors
 import statistics
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from workbench.choosing.costs import SLOT_BYTES, Links
 from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import RunTimeout, WorkbenchError
 from workbench.launchers.processes.launcher import launcher_of
-from workbench.launchers.processes.rank_handle import end
+from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.recording.run_queue import OwnTime
-from workbench.shared_memory.control_block import Control
 from workbench.shared_memory.network_cards import set_up_cards
 from workbench.shared_memory.segments import describe_end
 from workbench.user_code.source import Source
@@ -34,37 +31,27 @@ class TimingPool:
     """Ranks that wait for cases to time; a context manager, which ends them."""
 
     def __init__(self, n: int, slot_bytes: int = SLOT_BYTES) -> None:
+        from workbench.store.event_store import Store
+
         check_descriptors(n)
         self.n, self._launcher = n, launcher_of("local")
         self._levels: tuple[int, ...] = ()
-        self._control = Control.create(n)
-        self._store = self._launcher.meeting_place(n)
-        self._handles = self._launcher.take(range(n))
-        self.pids = {one.rank: one.pid for one in self._handles}
-        for one in self._handles:
-            orders = {
-                "work": "timing",
-                "rank": one.rank,
-                "size": n,
-                "port": self._store.port,
-                "slot_bytes": slot_bytes,
-            }
-            one.order(orders, fds=[self._control.segment.fd])
+        self._meeting = self._launcher.meeting_place(n)
+        self._group = WorkerGroup(n, self._launcher.take, Store())  # its ranks record nothing
+        order = {"work": "timing", "size": n, "port": self._meeting.port, "slot_bytes": slot_bytes}
+        try:
+            self._group.start(order)
+        except BaseException:
+            self._group.close()
+            raise
+        self.pids = self._group.pids
 
     def __enter__(self) -> TimingPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for one in self._handles:
-            one.close()
-        end(self._handles, patience=2.0 if kind is None else 0.1)
-        self._control.segment.close()
-        del self._store
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._group.close(patience=2.0 if kind is None else 0.1)
+        del self._meeting
         self._launcher.close(self.n)
 
     def pace(self, links: Links) -> None:
@@ -74,7 +61,7 @@ class TimingPool:
             for b in range(self.n):
                 if a != b:
                     latency, rate = links.of(a, b)
-                    self._control.set_link(
+                    self._group.control.set_link(
                         a,
                         b,
                         latency_ns=round(latency * 1e9),
@@ -83,7 +70,7 @@ class TimingPool:
                     )
         rate = links.nic_s_per_byte
         per_host = links.nics.count(0) or 1
-        set_up_cards(self._control, 1 / rate if rate else float("inf"), per_host)
+        set_up_cards(self._group.control, 1 / rate if rate else float("inf"), per_host)
 
     def rounds(
         self,
@@ -105,8 +92,7 @@ class TimingPool:
             "source": source and source.model_dump(),
             "levels": self._levels,
         }
-        for one in self._handles:
-            one.order(order)
+        self._group.order(order)
         answers = self._answers(f"{operation}/{algorithm} of {nbytes:,} bytes")
         return [max(each) for each in zip(*answers, strict=True)]
 
@@ -139,26 +125,19 @@ class TimingPool:
     def _answers(self, what: str) -> list[list[float]]:
         result: dict[int, list[float]] = {}
         clock = OwnTime([*self.pids.values()])
-        with selectors.DefaultSelector() as selector:
-            for one in self._handles:
-                selector.register(one.socket, selectors.EVENT_READ, one)
-            while len(result) < self.n:
-                if clock.seconds > DEADLINE:
-                    late = [rank for rank in range(self.n) if rank not in result]
-                    raise RunTimeout(
-                        f"timed out: ranks {late} are not done with {what} in {DEADLINE:.0f} s"
-                    )
-                for key, _ in selector.select(0.1):
-                    one = key.data
-                    messages = one.hear()
-                    if messages is None:
-                        how = "" if one.code is None else f", {describe_end(one.code)}"
-                        raise WorkbenchError(f"rank {one.rank} ended in {what}{how}")
-                    for message, _ in messages:
-                        if "failed" in message:
-                            raise WorkbenchError(f"rank {one.rank}, {what}: {message['words']}")
-                        result[one.rank] = message["seconds"]
-                        selector.unregister(key.fileobj)
+        while len(result) < self.n:
+            if clock.seconds > DEADLINE:
+                late = [rank for rank in range(self.n) if rank not in result]
+                raise RunTimeout(
+                    f"timed out: ranks {late} are not done with {what} in {DEADLINE:.0f} s"
+                )
+            ended = self._group.ended  # first: their last words are there
+            for rank, message, _ in self._group.hear(0.1):
+                if "failed" in message:
+                    raise WorkbenchError(f"rank {rank}, {what}: {message['words']}")
+                result[rank] = message["seconds"]
+            for rank in ended.keys() - result.keys():
+                raise WorkbenchError(f"rank {rank} ended in {what}, {describe_end(ended[rank])}")
         return [result[rank] for rank in range(self.n)]
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from workbench.common.errors import WorkbenchError
 from workbench.recording.run_queue import LOOK, OwnTime
@@ -51,12 +50,7 @@ class KernelProcesses:
             self._line(process)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.processes:
             process.kill()
         for process in self.processes:

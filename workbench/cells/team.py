@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import sys
 import threading
 import time
@@ -42,10 +41,8 @@ from workbench.common.descriptors import check_descriptors
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.common.units import duration_ns
 from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.launcher import RankHandle
 from workbench.launchers.processes.pool import meeting_place, warm_pool
-from workbench.recording.recorder import Recorder
-from workbench.recording.trace_memory import trace_segment
+from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.runs.display_mixin import Shown
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
@@ -53,12 +50,10 @@ from workbench.shared_memory.control_block import (
     FROZEN_BY_USER,
     SLOW_MOTION,
     STATE,
-    Control,
 )
 from workbench.shared_memory.control_state import ControlState
 
 if TYPE_CHECKING:
-    from workbench.store.collector import Collector
     from workbench.store.event_store import Store
 
 Listener = Annotated[Tell, a_function]
@@ -76,9 +71,10 @@ class Ranks(Steering, Shown):
     ``timeout``: how long a rank may wait for another without any progress.
     """
 
+    _group: WorkerGroup[Member]
+
     @checked
     def __init__(self, size: TeamSize, *, bare: bool = False, timeout: TimeLimit = TIMEOUT) -> None:
-        from workbench.store.collector import Collector
         from workbench.store.event_store import Store
 
         if duration_ns(timeout) <= 0:
@@ -94,33 +90,28 @@ class Ranks(Steering, Shown):
             "threads": max(1, cores // size),
             "timeout_s": duration_ns(timeout) * 1e-9,
         }
-        self._home = warm_pool()
+        home = self._home = warm_pool()
         self._rendezvous = meeting_place(size)
         self._orders["port"] = self._rendezvous.port
         self._stores = Stores(size)  # for groups of the user's own
-        self._control = Control.create(size)
-        words = {
-            "title": f"Cells on {size} rank{'s' * (size > 1)}",
-            "ranks": str(size),
-            "cells": "0",
-        }
         self.store: Store = Store(
             {
-                **words,
+                "title": f"Cells on {size} rank{'s' * (size > 1)}",
+                "ranks": str(size),
+                "cells": "0",
                 "cores": str(cores),
                 "threads": str(self._orders["threads"]),
                 "mover": native.name(),
             }
         )
-        self._driver_trace = trace_segment("the driver")
-        self._recorder = Recorder.into_segment(self._driver_trace, -1)
-        self._collector: Collector = Collector(self.store, {-1: self._driver_trace.memory})
+        group = self._group = WorkerGroup(
+            size, lambda ranks: [Member(rank, home) for rank in ranks], self.store
+        )
         self._lock, self._one_at_a_time = threading.RLock(), threading.Lock()
         self._cell: Cell | None = None
         self._over = False
         self._at_end: list[Callable[[], None]] = []
-        self._members: dict[int, Member] = {}
-        weakref.finalize(self, _let_go, self._members, self._collector)  # also if no more follows
+        weakref.finalize(self, group.end, None)  # also if no more follows
         user = weakref.ref(self)
         self._entry = live_runs.register(
             live_runs.Entry(user, lambda _: _close(user()), "local", "close")
@@ -128,8 +119,8 @@ class Ranks(Steering, Shown):
         weakref.finalize(self, self._entry.leave)
         try:
             for rank in range(size):
-                self._members[rank] = self._enlist(rank)
-            self._collector.start()
+                self._enlist(rank)
+            group.collector.start()
             self._mend()
         except BaseException:
             self.close()
@@ -169,7 +160,7 @@ class Ranks(Steering, Shown):
                 result = self._cell.run(code, name, os.getcwd(), self._stores.free_port())
             finally:
                 self._cell = None
-            self._collector.drain()
+            self._group.collector.drain()
             stuck = () if result.ok else result.deadlock
             self.store.metadata["deadlock"] = ",".join(map(str, stuck))
             if not result.ok:
@@ -193,10 +184,13 @@ class Ranks(Steering, Shown):
 
     # -- processes and their group --
 
+    @property
+    def _members(self) -> dict[int, Member]:
+        return self._group.handles
+
     def _enlist(self, rank: int) -> Member:
-        trace = trace_segment(f"rank {rank}")
-        member = Member(rank, self._home, self._control.segment, trace, self._orders)
-        self._collector.add(rank, trace.memory)
+        (member,) = self._group.take([rank])
+        self._group.begin(member, {"work": "cells", **self._orders})
         return member
 
     def _mend(self, tell: Tell = quietly, again: bool = False) -> None:
@@ -229,12 +223,11 @@ class Ranks(Steering, Shown):
 
     def _replace(self, rank: int, tell: Tell) -> None:
         old = self._members[rank]
-        old.close()
         if self._control.rank_word(rank, FROZEN_BY_USER):
             self._note_frozen(rank, False)
         for word in (AT_GATE, STATE):
             self._control.set_rank(rank, word, 0)
-        new = self._members[rank] = self._enlist(rank)
+        new = self._enlist(rank)
         tell(
             "note",
             (),
@@ -246,21 +239,14 @@ class Ranks(Steering, Shown):
         """Have all ranks leave their groups and make a new one; return the ranks that did not."""
         self.generation += 1
         waiting = set(self._members)
-        with selectors.DefaultSelector() as selector:
-            for member in self._members.values():
-                selector.register(member.socket, selectors.EVENT_READ, member)
-                member.order({"do": "group", "generation": self.generation})
-            deadline = time.monotonic() + JOINING
-            while waiting and time.monotonic() < deadline:
-                for key, _ in selector.select(0.05):
-                    messages = key.data.hear()
-                    if messages is None:
-                        selector.unregister(key.fileobj)
-                    for message, _ in messages or ():
-                        if message.get("grouped") == self.generation and not message["error"]:
-                            waiting.discard(key.data.rank)
-                if any(self._members[rank].code is not None for rank in waiting):
-                    break  # the others wait for it in vain
+        self._group.order({"do": "group", "generation": self.generation})
+        deadline = time.monotonic() + JOINING
+        while waiting and time.monotonic() < deadline:
+            for rank, message, _ in self._group.hear(0.05):
+                if message.get("grouped") == self.generation and not message["error"]:
+                    waiting.discard(rank)
+            if waiting & self._ended.keys():
+                break  # the others wait for it in vain
         return sorted(waiting)
 
     # -- what pages ask of it --
@@ -275,14 +261,7 @@ class Ranks(Steering, Shown):
     @property
     def pids(self) -> dict[int, int]:  # type: ignore[override]  # as they are now
         """The operating system's process of each rank."""
-        return {rank: member.pid for rank, member in self._members.items()}
-
-    @property
-    def _ended(self) -> dict[int, int]:  # type: ignore[override]
-        return rank_handle.ended(self._members.values())
-
-    def _handle(self, rank: int) -> RankHandle:
-        return self._members[rank]
+        return self._group.pids
 
     @property
     def state_in_words(self) -> tuple[str, str]:
@@ -328,16 +307,14 @@ class Ranks(Steering, Shown):
         if self._over:
             return
         self._over = True
-        for member in self._members.values():
-            member.order({"do": "end"})
-        if self._home.alive:
+        self._group.order({"do": "end"})
+        if self._home.alive:  # before their pipes are closed, which a cell may be reading
             rank_handle.end([*self._members.values()], patience=1.0)
+        self._group.end(None)
         self._entry.leave()
-        _let_go(self._members, self._collector)
+        self._group.release()
         self._stores.close()
-        self._control.unshare()
-        self._recorder = Recorder.off(-1)
-        del self._rendezvous, self._driver_trace
+        del self._rendezvous
         calls, self._at_end = self._at_end, []
         for call in calls:
             with contextlib.suppress(Exception):  # a picture's fault is not ours
@@ -371,12 +348,6 @@ def _noted(result: CellResult, tell: Tell, kind: str, ranks: Sequence[int], word
 def _close(team: Ranks | None) -> None:
     if team is not None:
         team.close()
-
-
-def _let_go(members: dict[int, Member], collector: Collector) -> None:
-    collector.stop()
-    for member in members.values():
-        member.close()
 
 
 def _refuse_in_the_web() -> None:

@@ -15,7 +15,6 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.recording.events import CODE
-from workbench.recording.trace_memory import trace_segment
 from workbench.runs.failure import how_of
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
@@ -31,12 +30,10 @@ from workbench.shared_memory.control_block import (
     THAW_AT,
     WAITS,
 )
-from workbench.shared_memory.segments import Segment
 
 if TYPE_CHECKING:
     from workbench.rank.stack_dumps import Lookout
     from workbench.runs.regrouping import Regrouping
-    from workbench.store.collector import Collector
 
 
 class Elastic(Steering):
@@ -44,13 +41,9 @@ class Elastic(Steering):
 
     experiment: Experiment
     _called_off = ""  # why the run ends now, whatever its ranks do
-    _collector: Collector
     _launcher: Launcher
     _lookout: Lookout
-    _handles: list[RankHandle]
     _rendezvous: Any  # the store where the ranks meet
-    _segments: list[Segment]
-    _past_segments: list[Segment]  # of processes that were replaced
     _orders: dict[str, Any]
 
     # -- by the user --
@@ -119,26 +112,18 @@ class Elastic(Steering):
 
     def _order(self, handle: RankHandle, team: Team | None) -> None:
         """Have a fresh process train as a member of a team; None: wait until there is one."""
-        handle.order(
-            {"rank": handle.rank, "team": team and asdict(team), **self._orders},
-            fds=[self._control.segment.fd, self._segments[handle.rank].fd, self._lookout.fd],
-        )
+        order = {"team": team and asdict(team), **self._orders}
+        self._group.begin(handle, order, fds=[self._lookout.fd])
 
     def _start(self, ranks: Sequence[int], team: Team | None) -> Sequence[RankHandle]:
         """Start fresh ranks, each with a new trace, instead of those that ended."""
         if not ranks:
             return []
-        handles = self._launcher.take(ranks)
+        handles: Sequence[RankHandle] = self._group.take(ranks)
         for one in handles:
             rank = one.rank
-            segment = trace_segment(f"rank {rank}")
-            self._collector.add(rank, segment.memory)
             self._note_frozen(rank, False)
-            with self._lock:
-                self._past_segments.append(self._segments[rank])
-                self._segments[rank] = segment
-                self._handles[rank].close()
-                self._handles[rank], self.pids[rank] = one, one.pid
+            self.pids[rank] = one.pid
             for word in (STATE, READY, SPARE, LOADS, CORRUPT, WAITS, LEAVES, ASKED, THAW_AT):
                 self._control.set_rank(rank, word, 0)
             self._order(one, team)
@@ -148,7 +133,7 @@ class Elastic(Steering):
     def _begin(self, team: Team) -> None:
         """Note that a team goes on, and no rank waits any more for one that is not in it."""
         with self._lock:
-            self._recorder.generation = team.generation
+            self._group.recorder.generation = team.generation
             self._control.words[REGROUP] = 0
             for rank in {*self.pids} - {*team.members}:
                 self._control.set_rank(rank, ITERATION, self.experiment.iterations)
@@ -168,8 +153,8 @@ class Elastic(Steering):
     def _note(self, rank: int, what: str, host: str = "") -> None:
         """Record what the driver has noticed of a rank, or of its host."""
         with self._lock:
-            self._recorder.mark(CODE["detect"], what, lane="driver", peer=rank, group=host)
+            self._group.recorder.mark(CODE["detect"], what, lane="driver", peer=rank, group=host)
 
     def _note_lost(self, rank: int) -> None:
         """Record that a rank's end was noticed, and how it ended."""
-        self._note(rank, how_of(self._handles[rank].code or 0))
+        self._note(rank, how_of(self._handle(rank).code or 0))

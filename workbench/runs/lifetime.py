@@ -23,7 +23,8 @@ from workbench.common import live_runs
 from workbench.common.arguments import Function, checked
 from workbench.common.user_warnings import warn_user
 from workbench.launchers.processes.launcher import Launcher
-from workbench.shared_memory.control_block import STOP, Control
+from workbench.launchers.processes.worker_group import WorkerGroup
+from workbench.shared_memory.control_block import STOP
 
 if TYPE_CHECKING:
     from workbench.store.result import Result
@@ -37,9 +38,9 @@ class Lifetime:
     pids: dict[int, int]
     _at_end: list[Callable[[], None]] | None  # None once these have been called
     _called_off = ""  # why the run ends now, whatever its ranks do
-    _control: Control
     _entry: live_runs.Entry
     _finished: threading.Event
+    _group: WorkerGroup[Any]
     _launcher: Launcher
     _lock: threading.RLock
     _of_user: weakref.ref[Self]
@@ -120,7 +121,7 @@ class Lifetime:
 
 def _note_unreferenced(run: Lifetime, owner: int) -> None:
     """Warn of a live run to which no reference is left, and end it; a notebook's goes on."""
-    ends = run.done or run._called_off or run._control.words[STOP]
+    ends = run.done or run._called_off or run._group.control.words[STOP]
     if ends or os.getpid() != owner or live_runs.goes_on_alone():
         return
     run._call_off("no reference to the run was left")

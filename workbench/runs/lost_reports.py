@@ -32,6 +32,6 @@ class LostReports:
         ):
             return
         self._newest = now
-        self._run._collector.drain()
+        self._run._group.collector.drain()
         reports = self._regrouping.past_losses(self._store, spared)
         publish(self._run._rendezvous, *now, reports)

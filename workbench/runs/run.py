@@ -26,14 +26,12 @@ from workbench.experiment.checks import prepare
 from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
-from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.launcher import RankHandle
+from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.rank.batches import SIZES
 from workbench.rank.stack_dumps import Lookout
 from workbench.recording.events import H_MAGIC, MAGIC
 from workbench.recording.meter import Samples
-from workbench.recording.recorder import Recorder, read_meters
-from workbench.recording.trace_memory import trace_segment
+from workbench.recording.recorder import read_meters
 from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_now
 from workbench.runs.display_mixin import Shown
 from workbench.runs.elastic import Elastic
@@ -50,10 +48,7 @@ from workbench.runs.lifetime import Lifetime
 from workbench.runs.outcome import outcome
 from workbench.runs.regrouping import Regrouping
 from workbench.runs.supervisor import Supervisor
-from workbench.shared_memory.control_block import (
-    ITERATION,
-    Control,
-)
+from workbench.shared_memory.control_block import ITERATION
 from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.segments import describe_end
 from workbench.store.result import Overhead, Result
@@ -93,42 +88,34 @@ class Run(Elastic, Lifetime, Shown):
             watched = self._register(str(getattr(exp.launcher, "name", exp.launcher)))
             undo.callback(self._entry.leave)
             self._launcher.begin(range(exp.ranks))
-            self._handles: list[RankHandle] = []
-            undo.callback(rank_handle.end, self._handles)
-            self._set_up(exp)
+            self._set_up(exp, undo)
             self._supervisor = Supervisor(
                 exp,
                 self._control,
-                self._handles,
+                [*self._group.handles.values()],
                 self._launcher,
                 self._lookout,
                 self.store,
                 watched,
                 watched._start,
             )
-            undo.callback(self._collector.stop)
-            self._collector.start()
+            self._group.collector.start()
             start_thread(watched._supervise, "workbench run")
             undo.pop_all()
         self._notice_last_reference()
 
     # -- starting --
 
-    def _set_up(self, exp: Experiment) -> None:
+    def _set_up(self, exp: Experiment, undo: contextlib.ExitStack) -> None:
         """Make what the ranks share, while they are being started, and order them to begin."""
         import_aside("polars")
-        from workbench.store.collector import Collector  # with polars
-        from workbench.store.event_store import Store
+        from workbench.store.event_store import Store  # with polars
 
-        self._control, self._lookout = Control.create(exp.ranks), Lookout()
-        set_up_links(exp, self._control)
         self.store: Store = Store(metadata={"experiment": exp.to_yaml(), **self._prepared})
-        self._segments = [trace_segment(f"rank {rank}") for rank in range(exp.ranks)]
-        self._past_segments = []
-        self._driver_trace = trace_segment("the driver")
-        self._recorder = Recorder.into_segment(self._driver_trace, -1)
-        traces = {rank: segment.memory for rank, segment in enumerate(self._segments)}
-        self._collector = Collector(self.store, {**traces, -1: self._driver_trace.memory})
+        self._group = WorkerGroup(exp.ranks, self._launcher.take, self.store)
+        undo.callback(self._group.close)
+        self._lookout = Lookout()
+        set_up_links(exp, self._control)
         self._result = Result()
         self._at_end, self._lock = [], threading.RLock()
         self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
@@ -136,21 +123,21 @@ class Run(Elastic, Lifetime, Shown):
         self._trained_until = 0.0
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
         self._launch(exp)
-        self.pids |= {one.rank: one.pid for one in self._handles}
+        self.pids |= self._group.pids
 
     def _launch(self, exp: Experiment) -> None:
         threads = threads_of(exp)
         launcher = self._launcher
         launcher.bear(exp.timeout_ns * 1e-9)
-        launcher.collected_by(self._collector.drain, self.store.count_folded)
+        launcher.collected_by(self._group.collector.drain, self.store.count_folded)
         self._rendezvous = launcher.meeting_place(exp.ranks)
-        self._handles += launcher.take(range(exp.ranks))
+        handles = self._group.take(range(exp.ranks))
         costs = costs_of(exp)
         self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
         self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
         self.store.metadata["mover"] = native.name()
         fail, later = not_there(exp.faults)
-        for one in self._handles:
+        for one in handles:
             if one.rank not in fail | later:  # else it waits, until it is ended or replaced
                 self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
         self.store.metadata |= launcher.facts()  # with the first order clocks are compared
@@ -165,13 +152,6 @@ class Run(Elastic, Lifetime, Shown):
     def _regrouping(self) -> Regrouping:
         return self._supervisor.regrouping
 
-    @property
-    def _ended(self) -> dict[int, int]:  # type: ignore[override]  # as it is now
-        return rank_handle.ended(self._handles)
-
-    def _handle(self, rank: int) -> RankHandle:
-        return self._handles[rank]
-
     # -- watching over it --
 
     def _supervise(self) -> None:
@@ -179,7 +159,7 @@ class Run(Elastic, Lifetime, Shown):
         supervisor = self._supervisor
         try:
             supervisor.follow()
-            self._collector.drain()
+            self._group.collector.drain()
             error = supervisor.error(self.store.now)
             result = outcome(
                 supervisor.reports,
@@ -206,29 +186,20 @@ class Run(Elastic, Lifetime, Shown):
         """End the ranks, read the rest of their records, and release what the run held."""
         self._ended_alone = dict(self._ended)
         self.store.metadata |= self._launcher.facts()  # clocks of hosts are known better now
-        for one in self._handles:
-            one.close()
-        rank_handle.end(self._handles, patience=1.0 if result.ok else 0.0)
-        self._collector.stop()
+        self._group.end(patience=1.0 if result.ok else 0.0)
         self.store.metadata["ok"] = str(result.ok)
         if result.error is not None:
             self.store.metadata["error"] = str(result.error)
             self.store.metadata["failure"] = json.dumps(as_facts(result.error))
         self._trained_until = time.monotonic()
-        self._meters = [read_meters(segment.memory) for segment in self._segments]
+        self._meters = self._read_meters()
         self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
-        traces = (*self._segments, *self._past_segments, self._driver_trace)
-        for segment in traces:
-            segment.close()
-        self._control.unshare()
+        with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
+            self._group.release()
+            del self._rendezvous
         self._lookout.close()
         if self._checkpoint_lock is not None:
             self._checkpoint_lock.close()
-        with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
-            self._segments.clear()
-            self._past_segments.clear()
-            self._recorder = Recorder.off(-1)
-            del self._driver_trace, self._rendezvous
         self._launcher.close(self.experiment.ranks)
 
     # -- waiting --
@@ -312,8 +283,8 @@ class Run(Elastic, Lifetime, Shown):
 
         Once the run is over, the last one.
         """
-        with self._lock:
-            begun = [r for r, s in enumerate(self._segments) if s.words[H_MAGIC] == MAGIC]
+        traces = self._group.traces  # until it is released, which takes no trace out of it
+        begun = [rank for rank, one in traces.items() if one.words[H_MAGIC] == MAGIC]
         state = self._control.state()
         ended = dict(self._ended) if self._ended_alone is None else self._ended_alone
         words = {rank: describe_end(code) for rank, code in sorted(ended.items())}
@@ -332,7 +303,7 @@ class Run(Elastic, Lifetime, Shown):
     def events(self) -> pl.DataFrame:
         """The event table up to this very moment; complete once the run is over."""
         if not self.done:
-            self._collector.drain()
+            self._group.collector.drain()
         return self.store.events
 
     def overlap(self) -> Overlap:
@@ -350,10 +321,13 @@ class Run(Elastic, Lifetime, Shown):
         """
         return self._overhead(self._result.wall_seconds)
 
+    def _read_meters(self) -> list[tuple[Samples, float]]:
+        return [read_meters(one.memory) for one in self._group.traces.values()]
+
     def _overhead(self, seconds: float) -> Overhead:
         """Compute the overhead. ``seconds``: how long training took, NaN while that is unknown."""
         with self._lock:
-            meters = self._meters or [read_meters(segment.memory) for segment in self._segments]
+            meters = self._meters or self._read_meters()
         if not seconds > 0:  # the run is still going on, or it failed
             since, until = self._supervisor.trained_from or self._started, self._trained_until
             seconds = (until or time.monotonic()) - since
@@ -361,7 +335,7 @@ class Run(Elastic, Lifetime, Shown):
             len(self.store),
             self.dropped,
             meters,
-            self._collector.cpu_ns * 1e-9,
+            self._group.collector.cpu_ns * 1e-9,
             seconds * min(self.experiment.ranks, os.cpu_count() or 1),
         )
 

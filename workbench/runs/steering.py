@@ -10,16 +10,16 @@ import math
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.common.arguments import Bandwidth, Duration, Factor, Rank, Steps, Text, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import bytes_per_second, duration_ns
 from workbench.experiment.spec import Experiment
 from workbench.launchers.processes.launcher import RankHandle
+from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.rank.unreachable import evicts_unreachable
 from workbench.recording.events import CODE, now
-from workbench.recording.recorder import Recorder
 from workbench.shared_memory.control_block import (
     ASKED,
     CORRUPT,
@@ -52,11 +52,22 @@ class Steering:
     experiment: Experiment | None = None  # of ``Run``; ``Ranks`` run cells
     pids: dict[int, int]  # the operating system's process of each rank
     store: Store
-    _control: Control
-    _recorder: Recorder
+    _group: WorkerGroup[Any]
     _lock: threading.RLock
-    _ended: dict[int, int]
     _thread: threading.Thread | None = None  # the one that watches over the run
+
+    @property
+    def _control(self) -> Control:
+        return self._group.control
+
+    @property
+    def _ended(self) -> dict[int, int]:
+        return self._group.ended
+
+    def _handle(self, rank: int) -> RankHandle:
+        """Return the driver's end of a rank."""
+        handle: RankHandle = self._group.handles[rank]
+        return handle
 
     def pause(self) -> None:
         """Hold the ranks at their next chunk or iteration.
@@ -259,16 +270,12 @@ class Steering:
             if self._control.rank_word(rank, ASKED) < 0:  # for its freeze
                 self._control.set_rank(rank, ASKED, 0)
 
-    def _handle(self, rank: int) -> RankHandle:
-        """Return the driver's end of a rank."""
-        raise NotImplementedError
-
     def _evict(self, rank: int, why: str = "evicted") -> None:
         """End a rank that others have given up, or whose replica is wrong (``why`` names the row):
         a process that is dead cannot write into what comes after it, however late it is thawed.
         """
         with self._lock:
-            self._recorder.mark(CODE["detect"], why, lane="driver", peer=rank)
+            self._group.recorder.mark(CODE["detect"], why, lane="driver", peer=rank)
         self._control.set_rank(rank, THAW_AT, 0)
         self._note_frozen(rank, False)
         self._signal(rank, signal.SIGKILL)
@@ -301,7 +308,7 @@ class Steering:
         # What the thread that watches the run does was asked for by the experiment alone.
         from_its_thread = threading.current_thread() is self._thread
         with self._lock:
-            self._recorder.mark(
+            self._group.recorder.mark(
                 CODE["fault"],
                 name,
                 value=value,

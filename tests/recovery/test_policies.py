@@ -211,6 +211,8 @@ def test_peers_go_on_without_a_dead_one(strategy: str, options: dict[str, Any]) 
         assert len(result.losses) == 20, result.losses
         assert min(result.losses[10:]) < result.losses[0], result.losses  # single ones differ
         updates = kinds(run, "optimizer").filter(pl.col("name") != "mix")
+        # What the dead one updated last, its replica took along: another may make it again.
+        updates = updates.filter(pl.col("rank") != 1)
         assert updates.group_by("rank", "iteration").len()["len"].max() == 1
         (recovery,) = recoveries_of(run.store.metadata)
         received = kinds(run, "restore").filter(pl.col("name") == "received")

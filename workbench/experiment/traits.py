@@ -164,14 +164,14 @@ def hook(strategy: str | Source, name: str) -> Any:
     code = source.text_of("strategies", strategy)
     if name not in code or name not in source.names_defined(code, source.shown(strategy)):
         return None
-    found = getattr(_module(strategy, code, Path.cwd()), name)
+    result = getattr(_module(strategy, code, Path.cwd()), name)
     parameters = _PARAMETERS.get(name)
-    return found if parameters in (None, tuple(inspect.signature(found).parameters)) else None
+    return result if parameters in (None, tuple(inspect.signature(result).parameters)) else None
 
 
 @lru_cache(8)
 def _module(strategy: str | Source, code: str, folder: Path) -> types.ModuleType:
-    """``folder``: where relative paths start."""
+    """Return the module of a strategy. ``folder``: where relative paths start."""
     return source.load_module("strategies", strategy)
 
 

@@ -109,8 +109,8 @@ def never(worker: int, iteration: int, clocks: Clocks) -> bool:
 def test_a_policy_that_lets_no_worker_go_on_ends_the_run_after_its_timeout() -> None:
     begin = time.monotonic()
     with pytest.raises(wb.RunTimeout, match=r"waits for rank 0|lets no worker start"):
-        done(served(never, timeout="2 s"))
-    assert time.monotonic() - begin < 20 * crowding()
+        done(served(never, timeout="6 s"))  # by then all have joined, on busy cores too
+    assert time.monotonic() - begin < 25 * crowding()
 
 
 # -- a worker that is bound more waits more --

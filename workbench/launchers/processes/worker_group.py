@@ -45,7 +45,7 @@ class WorkerGroup(Generic[Handle]):
         self._speak: dict[int, Handle] = {}  # those that may have something to say yet
 
     def take(self, ranks: Sequence[int]) -> Sequence[Handle]:
-        """Take a fresh process and a new trace for each rank, in place of those that it had."""
+        """Take a fresh process and a new trace for each rank, instead of those that it had."""
         handles = self._take(ranks)
         for one in handles:  # all of them, before anything can fail: ``end`` must know them
             if one.rank in self.handles:

@@ -192,8 +192,12 @@ def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
     page.get_by_role("tab", name="Recording").click()
     last = page.get_by_role("tab", name="Recording")
     wait_for(lambda: last.get_attribute("aria-selected") == "true", "the reader's choice")
-    box = last.bounding_box()
-    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 400, "it is in view"
+
+    def in_view() -> bool:
+        box = last.bounding_box()  # None while it is drawn anew
+        return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 400
+
+    wait_for(in_view, "it in view")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 

@@ -194,7 +194,7 @@ def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
     wait_for(lambda: last.get_attribute("aria-selected") == "true", "the reader's choice")
 
     def in_view() -> bool:
-        box = last.bounding_box()  # None while it is drawn anew
+        box = last.bounding_box()  # None while it is drawn again
         return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 400
 
     wait_for(in_view, "it in view")

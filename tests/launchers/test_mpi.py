@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -58,11 +59,15 @@ os.write(1, f"{rank} {json.dumps(result)}\\n".encode())
 """
 
 
+def on_two(code: str, ranks: int, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the code on ranks that mpiexec starts, half of them on each host."""
+    words = [str(BIN / "mpiexec"), "-n", str(ranks), sys.executable, "-c", code]
+    return command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **env, **APART)
+
+
 def test_the_laws_hold_between_hosts_over_mpi(tmp_path: Path) -> None:
     """A script that mpiexec starts on two hosts, and that says nothing of MPI."""
-    words = [str(BIN / "mpiexec"), "-n", "4", sys.executable, "-c", TRAFFIC]
-    env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024", **APART}
-    done = command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **env)
+    done = on_two(TRAFFIC, 4, WORKBENCH_TRACE=str(tmp_path), WORKBENCH_CHUNK="1024")
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     totals = {int(rank): json.loads(text) for rank, text in lines}
     assert [*sorted(totals)] == [0, 1, 2, 3] and done.returncode == 0, done
@@ -99,8 +104,7 @@ dist.destroy_process_group()
 
 @pytest.mark.cluster
 def test_of_many_short_waits_none_lasts() -> None:
-    words = [str(BIN / "mpiexec"), "-n", "2", sys.executable, "-c", MANY]
-    done = command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **APART)
+    done = on_two(MANY, 2)
     assert done.returncode == 0, done
 
 
@@ -128,8 +132,7 @@ dist.destroy_process_group()
 
 @pytest.mark.cluster
 def test_what_a_rank_sends_last_arrives_before_its_farewell() -> None:
-    words = [str(BIN / "mpiexec"), "-n", "2", sys.executable, "-c", LAST]
-    done = command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **APART)
+    done = on_two(LAST, 2)
     assert done.returncode == 0, done
 
 

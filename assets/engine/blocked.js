@@ -200,7 +200,7 @@ export function arrowWay(a, b, rim) {
 }
 
 /**
- * Arrows from each rank that waits to whom it waits for; those of a circle are strong.
+ * An arrow from each rank that waits to the rank that it waits for; those of a circle are strong.
  * @param {CanvasRenderingContext2D} g
  * @param {Record<string, string>} ink
  * @param {{nodes: Point[], node: number}} place

@@ -71,7 +71,7 @@ test("ranks that wait and have sent nothing are drawn with whom they wait for", 
     stuckWords(stuck, look),
     /^Ranks 0, 1 and 2 wait in a circle, each for the next, 4\.9 s so far/,
   );
-  assert.ok(spaceKeys(look, seen).some((k) => k.words === "to whom it waits for"));
+  assert.ok(spaceKeys(look, seen).some((k) => k.words === "to the rank that it waits for"));
 });
 
 test("ranks whose host is cut off have a key, and only then", () => {

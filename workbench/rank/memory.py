@@ -59,7 +59,7 @@ class Memory:
 
     @property
     def remedy(self) -> str:
-        """What helps a rank that holds too much."""
+        """Return what helps a rank that holds too much, as an error says it."""
         fitting = with_traits(lambda traits: traits.replicas == "divided")
         return (
             f"Split the model over ranks (strategy={' or '.join(map(repr, fitting))}), make "

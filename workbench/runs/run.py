@@ -283,7 +283,7 @@ class Run(Elastic, Lifetime, Shown):
 
         Once the run is over, the last one.
         """
-        traces = self._group.traces  # until it is released, which takes no trace out of it
+        traces = self._group.traces  # looked up once: a release puts another dictionary there
         begun = [rank for rank, one in traces.items() if one.words[H_MAGIC] == MAGIC]
         state = self._control.state()
         ended = dict(self._ended) if self._ended_alone is None else self._ended_alone

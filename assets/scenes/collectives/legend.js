@@ -107,7 +107,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
       place.level === 2 ? stroke(g, ink.wait, 2.5, [2, 2]) : ringAt(g, ink.wait, 6, 2.5, [3, 2.4]),
   );
   if (stuck.size)
-    put("stuck", 22, "to whom it waits for", ({ g }) =>
+    put("stuck", 22, "to the rank that it waits for", ({ g }) =>
       drawStuck(
         g,
         ink,

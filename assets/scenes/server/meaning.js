@@ -38,8 +38,8 @@ export function meaningOf(run) {
   if (server)
     return [
       divisionOfLabour(ranks, server.servers ?? 1, ["holds the parameters", "hold the parameters"]),
-      "Workers pull parameters and push gradients; a rule says who may run ahead of whom, and how " +
-        "old a gradient may be.",
+      "Workers pull parameters and push gradients; a rule says how far a worker may run ahead of " +
+        "the slowest, and how old a gradient may be.",
     ];
   if (!inputs) return null;
   return [

@@ -129,6 +129,15 @@ class Viewer:
             self.stage.evaluate(f"(root) => {{ const k = root.stage.known(); return {script}; }}")
         )
 
+    def shows(self, place: Locator, *words: str) -> None:
+        """Carry messages until all these words stand there: what a run has done reaches a page
+        later, and one that is slow hears of it less often.
+        """
+        self.until(
+            lambda: place.count() == 1 and all(one in place.inner_text() for one in words),
+            f"{words}",
+        )
+
     def says(self, state: str) -> None:
         words = self.stage.locator(".wb-ov-state")
         self.until(lambda: state in words.inner_text(), f"the state {state!r}")
@@ -172,7 +181,7 @@ def test_nothing_overlaps_or_moves_from_state_to_state(
     look("Live")
     stage.evaluate("(root) => root.stage.goto(root.stage.known().table.to / 2)")
     look("View held")
-    assert "was " in stage.locator(".wb-ov-list").inner_text()
+    viewer.shows(stage.locator(".wb-ov-list"), "was ")
     stage.press("l")
     run.pause()
     look("Ranks held")
@@ -223,15 +232,17 @@ def test_a_rank_is_slowed_and_the_slowness_taken_back_by_keyboard_alone(
     assert "4 times as long" in dialog.inner_text()  # said before it is done
     keys.press("Enter")
     viewer.until(lambda: dict(run.control_state.slow) == {1: 4.0}, "rank 1 slowed")
-    assert "computes 4 times as long" in dialog.inner_text()
-    assert dialog.locator(".wb-action.on").inner_text() == "×4"
-    dialog.get_by_role("button", name="Undo").focus()
+    viewer.shows(dialog, "computes 4 times as long")
+    viewer.shows(dialog.locator(".wb-action.on"), "×4")
+    undo = dialog.get_by_role("button", name="Undo")
+    viewer.until(undo.is_visible, "its undo")
+    undo.focus()
     keys.press("Enter")
     viewer.until(lambda: not run.control_state.slow, "the slowness taken back")
     keys.press("Escape")
     assert not dialog.is_visible() and "wb-ov-line" in viewer.focus()
-    happened = viewer.stage.locator(".wb-happened").inner_text()
-    assert "You slowed rank 1 ×4" in happened and "full speed again" in happened
+    happened = viewer.stage.locator(".wb-happened")
+    viewer.shows(happened, "You slowed rank 1 ×4", "full speed again")
 
 
 @pytest.mark.full
@@ -251,10 +262,12 @@ def test_a_link_is_changed_both_ways_and_cut(view: Callable[..., tuple[wb.Run, V
     assert "is no latency" in dialog.inner_text()
     dialog.get_by_role("button", name="Cut the link").click()
     viewer.until(lambda: run.control_state.links[1, 0].down, "the cut")
-    dialog.get_by_role("button", name="Undo").click()
+    undo = dialog.get_by_role("button", name="Undo")
+    viewer.until(undo.is_visible, "its undo")
+    undo.click()
     viewer.until(lambda: not run.control_state.links[1, 0].down, "the link restored")
-    happened = viewer.stage.locator(".wb-happened").inner_text()
-    assert "link 1 ↔ 0 now 7 ms" in happened and "You cut link 1 ↔ 0" in happened
+    happened = viewer.stage.locator(".wb-happened")
+    viewer.shows(happened, "link 1 ↔ 0 now 7 ms", "You cut link 1 ↔ 0")
 
 
 def test_a_kill_is_asked_twice_and_its_end_told(
@@ -272,20 +285,20 @@ def test_a_kill_is_asked_twice_and_its_end_told(
     dialog.get_by_role("button", name="Kill …").click()
     dialog.get_by_role("button", name="Kill rank 1, for good").click()
     viewer.says("Failed")
-    assert "You killed rank 1 in iteration" in viewer.stage.locator(".wb-ov-say").inner_text()
-    assert "killed by you" in viewer.stage.locator("[data-rank='1']").inner_text()
-    assert "stopped" in viewer.stage.locator("[data-rank='0']").inner_text()
-    assert "The run is over" in dialog.inner_text()
+    viewer.shows(viewer.stage.locator(".wb-ov-say"), "You killed rank 1 in iteration")
+    viewer.shows(viewer.stage.locator("[data-rank='1']"), "killed by you")
+    viewer.shows(viewer.stage.locator("[data-rank='0']"), "stopped")
+    viewer.shows(dialog, "The run is over")
     for button in dialog.locator(".wb-action").all():
         assert button.is_disabled()
     assert viewer.stage.evaluate(CLASHES) == []
     page.keyboard.press("Escape")
     viewer.stage.evaluate("(root) => root.stage.goto(root.stage.known().table.to)")
     let_draw(page, 300)
-    assert "killed by you" in viewer.stage.locator("[data-rank='1']").inner_text()  # held too
+    line = viewer.stage.locator("[data-rank='1']")
+    assert "killed by you" in line.inner_text()  # held too
     viewer.stage.evaluate("(root) => root.stage.goto(root.stage.known().table.to / 2)")
-    let_draw(page, 300)
-    assert "killed" not in viewer.stage.locator("[data-rank='1']").inner_text()
+    viewer.until(lambda: "killed" not in line.inner_text(), "the moment before its end")
 
 
 @pytest.mark.full
@@ -317,7 +330,8 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     assert not chunk.is_visible()  # ranks that run take no steps
     frame.get_by_role("button", name="Hold the ranks").click()
     viewer.until(lambda: run.held, "a rank that stands, for which the other waits or stands too")
-    assert "Ranks: held" in frame.inner_text() and "Ranks held" in viewer.stage.inner_text()
+    viewer.shows(frame, "Ranks: held")
+    viewer.says("Ranks held")
     settle(run)
     rows = len(run.store)
     viewer.until(lambda: True, "a moment")
@@ -334,8 +348,8 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     viewer.until(lambda: "slowed ×" in frame.inner_text(), "the frame says so")
     frame.get_by_role("button", name="Stop").click()
     viewer.says("Finished")
+    viewer.until(lambda: frame.inner_text() == "Ranks: ended", "the frame says so, and no more")
     assert frame.locator(":is(button, select):visible").count() == 0
-    assert frame.inner_text() == "Ranks: ended"
 
 
 @pytest.mark.full
@@ -349,6 +363,7 @@ def test_a_line_of_what_happened_leads_to_its_moment(
     run.thaw(1)
     line.click()
     viewer.says("View held")
+    viewer.until(lambda: run.events.filter(name="freeze").height, "its row")
     at = run.events.filter(name="freeze")["end_ns"].item()
     assert viewer.stage.evaluate("(root) => root.stage.frame().playhead") == pytest.approx(
         at, abs=2

@@ -217,8 +217,7 @@ def test_live_a_frozen_worker_is_waited_for_at_the_wall(live: tuple[wb.Run, View
 
     viewer.until(stopped, "the others stand at the wall")
     sentence = stage.locator(".wb-say")
-    viewer.until(lambda: "stand at the wall" in sentence.inner_text(), "a sentence")
-    assert "worker 4" in sentence.inner_text() and "frozen by you" in sentence.inner_text()
+    viewer.shows(sentence, "stand at the wall", "worker 4", "frozen by you")
     assert stage.evaluate(CLASHES) == []
     run.thaw(4)
     viewer.until(lambda: not stopped(), "they go on")

@@ -8,7 +8,8 @@
  * @typedef {import("./feed_lines.js").FeedLines} FeedLines
  * @typedef {{rank: number, seconds: number, words: string, stopped: boolean}} Alarm  of one lane;
  *   stopped: it waits for a process that is stopped, which says most
- * @typedef {{line: Line, ranks: Set<number>, most: number, times: number, last: number}} Waits
+ * @typedef {{line: Line, ranks: Set<number>, most: number, times: number, last: number,
+ *   end: number}} Waits  last: when the last one was noticed; end: when it was over
  */
 import { duration, grouped } from "./format.js";
 
@@ -86,24 +87,40 @@ export class Alarms {
    * A wait is over: what was noticed in it is no alarm any more.
    * @param {string} lane
    * @param {number} start  of the wait
+   * @param {number} end
    */
-  over(lane, start) {
+  over(lane, start, end) {
     const group = this.#held.find(({ lanes }) => lanes.has(lane));
     if (!group || start > group.line.t) return;
     const { rank, seconds, words } = /** @type {Alarm} */ (group.lanes.get(lane));
     const { t } = group.line;
     this.#drop(lane);
     this.#past = this.#joined(this.#past, t, rank);
-    const { line, ranks } = this.#past;
-    ranks.add(rank);
-    const most = (this.#past.most = Math.max(this.#past.most, seconds)).toFixed(1);
-    line.words =
-      this.#past.times > 1
-        ? `${alarmedRanks(ranks)}: no progress for up to ${most} s${howOften(this.#past)}; each went on`
-        : ranks.size > 1
-          ? `${alarmedRanks(ranks)}: no progress for ${most} s, until it went on`
-          : words;
+    const past = this.#past;
+    past.ranks.add(rank);
+    past.most = Math.max(past.most, seconds);
+    past.end = Math.max(past.end, end);
+    if (past.times > 1 || past.ranks.size > 1) this.#sayPast(past, true);
+    else past.line.words = words;
     this.#feed.changed();
+  }
+
+  /** The run hung until it ended: what was over only then never went on. @param {number} t */
+  hung(t) {
+    const past = this.#past;
+    if (!past || t - past.end > MOMENT_NS || (past.times < 2 && past.ranks.size < 2)) return;
+    this.#sayPast(past, false);
+    this.#feed.changed();
+  }
+
+  /** @param {Waits} past @param {boolean} wentOn */
+  #sayPast(past, wentOn) {
+    const { line, ranks, times } = past;
+    const most = `${past.most.toFixed(1)} s`;
+    const howLong = times > 1 ? `for up to ${most}${howOften(past)};` : `for ${most},`;
+    const end = wentOn ? "until it went on" : "and none went on";
+    const ends = wentOn ? "each went on" : "the last time none went on";
+    line.words = `${alarmedRanks(ranks)}: no progress ${howLong} ${times > 1 ? ends : end}`;
   }
 
   /**
@@ -143,7 +160,7 @@ export class Alarms {
         return Object.assign(waits, { times: waits.times + 1, last: t });
     }
     const line = this.#feed.put(t, "", "waited", rank);
-    return { line, ranks: new Set(), most: 0, times: 1, last: t };
+    return { line, ranks: new Set(), most: 0, times: 1, last: t, end: -Infinity };
   }
 
   /** @param {string} lane */

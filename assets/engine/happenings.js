@@ -108,7 +108,7 @@ export class Happenings {
     this.next = table.forgotten + table.rows;
     for (let r = from; r < table.rows; r++) {
       if (this.alarms.any && kind[r] === table.code.wait)
-        this.alarms.over(this.#lane(r), table.start[r]);
+        this.alarms.over(this.#lane(r), table.start[r], table.end[r]);
       if (!wanted[kind[r]]) continue;
       if (kind[r] === table.code.metric) {
         if (overrun > 0 && table.name[r] === overrun) this.#overrun(r);
@@ -319,6 +319,7 @@ export class Happenings {
     if (!isOver(known)) return;
     const t = Math.max(0, table.to);
     if (state === "failed") {
+      if (known.failure?.kind === "RunTimeout") this.alarms.hung(t);
       // the end of its process is described better now
       this.#feed.remove(this.ends.get(known.failure?.rank ?? -1));
       this.#feed.finish(t, `${headline(known)}.`);

@@ -172,3 +172,21 @@ test("what was noticed of a rank that was lost is no alarm once the others have 
   for (const run of ["peer_replaced", "server_replaced", "server_shrinks", "worker_replaced"])
     assert.deepEqual(alarms(recorded(run)), [], run);
 });
+
+test("ranks that hung until they were ended did not go on", () => {
+  const hang = [0, 1].flatMap((rank) => [
+    row(rank, "detect", 9, 9, { peer: 1 - rank, name: "stalled", op: 37, value: 1 }),
+    row(rank, "wait", 3, 20, { op: 37, peer: 1 - rank }),
+  ]);
+  const over = (failure) =>
+    read(heard(hang, { state: "failed", failure, now: null }))
+      .map((line) => line.words)
+      .filter((words) => words.includes("no progress"));
+  const failure = { rank: -1, peer: -1, how: "silent", text: "deadlock for 1.0 s" };
+  assert.deepEqual(over({ ...failure, kind: "RunTimeout" }), [
+    "2 ranks: no progress for 1.0 s, and none went on",
+  ]);
+  assert.deepEqual(over({ ...failure, kind: "RankError", rank: 0, how: "raised" }), [
+    "2 ranks: no progress for 1.0 s, until it went on",
+  ]);
+});

@@ -17,7 +17,7 @@ from typing import Any
 from workbench.choosing.costs import Costs
 from workbench.collectives import OPERATIONS, algorithms, refusal
 from workbench.common import environment, extensions
-from workbench.common.errors import SpecError, WorkbenchError
+from workbench.common.errors import CollectiveError, SpecError, WorkbenchError
 from workbench.process_group.call_site import call_site
 from workbench.recording.events import Where
 from workbench.recording.recorder import Recorder
@@ -186,9 +186,13 @@ def record_end() -> None:
     error = getattr(sys, "last_value", None)  # what the interpreter has just printed
     if error is None:
         return _current.recorder.end("")
-    words = _sentences(": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]]))
+    kind = type(error).__name__
+    words = ": ".join([kind, *str(error).strip().splitlines()[:1]])
+    # what a callback has raised torch raises again, as a RuntimeError
+    words = words[max(0, words.rfind(f"{CollectiveError.__name__}: ")) :]
     ours = error if isinstance(error, WorkbenchError) else WorkbenchError(how="raised")
-    fields = ours.as_fields() | {"kind": type(error).__name__[:40], "doing": ours.doing[:60]}
+    fields = ours.as_fields() | {"kind": kind[:40], "doing": ours.doing[:60]}
+    words = _sentences(words)
     del fields["text"]  # a name has 255 bytes
     _current.recorder.end(words, fields)
 
@@ -199,7 +203,7 @@ def _sentences(text: str) -> str:
         return text
     short = text.encode()[: _MOST_BYTES - 4].decode(errors="ignore")
     whole = short[: short.rfind(". ") + 1]
-    return whole or f"{short.rpartition(' ')[0]} ..."
+    return whole or f"{short.rpartition(' ')[0]} …"
 
 
 def _from_environment(rank: int) -> Session:

@@ -62,9 +62,9 @@ export class DerivedCalls {
    * @param {boolean} complete
    * @param {number} rows
    * @param {string} name
+   * @param {string} key
    */
-  put(iteration, start, end, complete, rows, name = "") {
-    const key = `${this.collective}/${iteration}`;
+  put(iteration, start, end, complete, rows, name = "", key = `${this.collective}/${iteration}`) {
     const head = {
       key,
       generation: 0,

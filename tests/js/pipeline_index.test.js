@@ -13,6 +13,10 @@ import { passesOf, pipelineOf } from "../../assets/scenes/pipeline/call_source.j
 import { sourceOf } from "../../assets/engine/call_source.js";
 import { Table } from "../../assets/engine/table.js";
 import { MS, SCHEDULES, piped, unflushed } from "./piped.js";
+import { trafficOf } from "../../assets/scenes/model/traffic.js";
+import { sentenceOf } from "../../assets/scenes/pipeline/captions.js";
+import { passOf } from "../../assets/scenes/pipeline/selection.js";
+import { recorded } from "./recorded.js";
 import { packed, tableOf } from "./rows.js";
 import { knownOf } from "./simulated.js";
 import { heard } from "./training.js";
@@ -251,4 +255,46 @@ test("one action that was held up does not change the plan's times", () => {
     ]),
   );
   assert.deepEqual([found.F / MS, found.B / MS], [15, 10]);
+});
+
+test("an iteration that a new group begins again is another one, and neither is the other's", () => {
+  const run = recorded("stage_replaced");
+  const passes = passesOf(run);
+  assert.deepEqual(
+    passes.calls.map(({ key, complete }) => [key, complete]),
+    [
+      ["pass/0", true],
+      ["pass/1", true],
+      ["pass/2", true],
+      ["pass/3, generation 0", false],
+      ["pass/3", true],
+      ["pass/4", true],
+    ],
+  );
+  const actions = passes.calls.map((head) => passes.tasksIn(head).length);
+  const whole = run.run.pipeline.rows.flat().length;
+  assert.deepEqual(actions, [whole, whole, whole, 2, whole, whole]);
+  const given = passOf(passes, pipelineOf(run), passes.calls[3], 0);
+  assert.match(
+    sentenceOf(run, given, false),
+    /^Iteration 4 was given up after 2 of 8 actions: the ranks formed a new group/,
+  );
+  const again = passOf(passes, pipelineOf(run), passes.calls[4], 0);
+  assert.ok(again.from > given.to && again.to - again.from < 0.1e9, "recovery is not idle time");
+  const crossed = [...trafficOf(run.table).iterations.values()].map(({ cuts }) => cuts[0]);
+  for (const what of ["activation", "gradient"])
+    assert.equal(new Set(crossed.map((cut) => cut[what].bytes)).size, 1, what);
+});
+
+test("rows of a group that is gone may come last", () => {
+  const { rows } = piped({ K: 2, M: 2, iterations: 2 });
+  const again = rows
+    .filter((r) => r.iteration === 1)
+    .map((r) => ({ ...r, generation: 1, start: r.start + 1e9, end: r.end + 1e9 }));
+  const [early, late] = [rows.filter((r) => r.rank === 0), rows.filter((r) => r.rank === 1)];
+  const index = pipelineIndexOf(tableOf([...early, ...again, ...late]));
+  const { tasks } = index.iterations.get(1);
+  assert.ok(tasks.every((task) => task.generation === 1) && tasks.length === 8);
+  assert.equal(index.givenUp.length, 1);
+  assert.equal(index.attempt(1, 0).tasks.length, 8);
 });

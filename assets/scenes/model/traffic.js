@@ -7,12 +7,12 @@
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {{from: number, to: number, op: number, cut: number, gradient: boolean, start: number,
  *   end: number, there: number, bytes: number, microbatch: number, iteration: number,
- *   first: number}} Parcel
+ *   generation: number, first: number}} Parcel
  *   there: when it was received, NaN until then; first: when the first part of it was sent
  * @typedef {{bytes: number, parcels: number, microbatches: Set<number>}} Load  microbatches: of
  *   each sender
- * @typedef {{iteration: number, start: number, end: number, cuts: {activation: Load,
- *   gradient: Load}[]}} Crossed
+ * @typedef {{iteration: number, generation: number, start: number, end: number,
+ *   cuts: {activation: Load, gradient: Load}[]}} Crossed
  */
 
 const LONGEST_LOOK = 4096; // parcels that are looked through for those on their way
@@ -116,6 +116,7 @@ export class Traffic {
         bytes: 0,
         microbatch: passages.microbatch[p],
         iteration: passages.iteration[p],
+        generation: passages.generation[p],
         first: Infinity,
       };
       this.open.set(key, parcel);
@@ -138,11 +139,13 @@ export class Traffic {
   /** @param {Parcel} parcel @param {number} size @param {boolean} begins */
   #count(parcel, size, begins) {
     if (parcel.cut < 0) return;
-    let crossed = this.iterations.get(parcel.iteration);
-    if (!crossed)
+    const { iteration, generation } = parcel;
+    let crossed = this.iterations.get(iteration);
+    if (crossed && crossed.generation > generation) return; // that attempt was given up
+    if (!crossed || crossed.generation < generation)
       this.iterations.set(
-        parcel.iteration,
-        (crossed = { iteration: parcel.iteration, start: Infinity, end: -Infinity, cuts: [] }),
+        iteration,
+        (crossed = { iteration, generation, start: Infinity, end: -Infinity, cuts: [] }),
       );
     while (crossed.cuts.length <= parcel.cut)
       crossed.cuts.push({ activation: emptyLoad(), gradient: emptyLoad() });

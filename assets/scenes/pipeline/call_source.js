@@ -58,6 +58,10 @@ function passIsWhole({ forwards, backwards }, { stages, microbatches, replicas }
   return forwards >= all && backwards >= all;
 }
 
+/** The key of an iteration; of an attempt that was given up, one of its own. @param {Iteration} one */
+const keyOf = ({ iteration, generation, givenUp }) =>
+  `pass/${iteration}${givenUp ? `, generation ${generation}` : ""}`;
+
 /** @type {import("../../engine/call_source.js").Words} */
 const PASSES_WORDS = {
   units: { chunk: "action", step: "microbatch", iteration: "iteration" },
@@ -74,10 +78,12 @@ export class Passes extends DerivedCalls {
     this.index = indexOf(table);
     this.facts = "";
     this.flush = true;
+    // what each call is of
+    this.attempts = /** @type {Map<string, Iteration>} */ (new Map());
   }
 
   /**
-   * Add the iterations that have come since; those that went on are taken anew.
+   * Add the iterations that have come since; those that went on are put again.
    * @param {PipelineFacts} facts
    */
   update(facts) {
@@ -92,23 +98,26 @@ export class Passes extends DerivedCalls {
     this.read = index.version;
     this.index = index;
     const { calls } = this;
-    while (
-      calls.length &&
-      (!calls[calls.length - 1].complete ||
-        (!facts.flush && calls[calls.length - 1].name === "last"))
-    )
-      this.callOf.delete(/** @type {CallHead} */ (calls.pop()).key);
-    const all = [...index.iterations.values()].filter(({ tasks }) => tasks.length);
-    const first = calls.length ? calls[calls.length - 1].iteration + 1 : -Infinity;
+    const all = [...index.givenUp, ...index.iterations.values()]
+      .filter(({ tasks }) => tasks.length)
+      .sort((a, b) => a.generation - b.generation || a.iteration - b.iteration);
+    this.attempts = new Map(all.map((one) => [keyOf(one), one]));
+    const settled = (/** @type {CallHead} */ { complete, name, key }) =>
+      this.attempts.get(key)?.givenUp || (complete && (facts.flush || name !== "last"));
+    let first = 0;
+    while (first < calls.length && settled(calls[first]) && calls[first].key === keyOf(all[first]))
+      first += 1;
+    for (const { key } of calls.splice(first)) this.callOf.delete(key);
     all.forEach((iteration, i) => {
-      if (iteration.iteration < first) return;
+      if (i < first) return;
       const next = all[i + 1];
       const whole = passIsWhole(iteration, facts);
       // the oldest may have lost its first rows
-      const over = next && [...iteration.ranks].every((rank) => next.ranks.has(rank));
+      const over =
+        next && !iteration.givenUp && [...iteration.ranks].every((rank) => next.ranks.has(rank));
       const end =
         facts.flush || !next
-          ? whole || over
+          ? whole || over || iteration.givenUp
             ? iteration.to
             : Math.max(iteration.to, Math.min(next?.from ?? Infinity, this.table.to))
           : next.from;
@@ -119,6 +128,7 @@ export class Passes extends DerivedCalls {
         whole || !!over,
         iteration.tasks.length,
         next ? "" : "last",
+        keyOf(iteration),
       );
     });
     return this;
@@ -131,13 +141,13 @@ export class Passes extends DerivedCalls {
    * @returns {Task[]}
    */
   tasksIn(head) {
-    const whole = this.index.iterations.get(head.iteration)?.tasks ?? [];
-    if (this.flush) return whole;
-    const tasks = [];
+    if (this.flush) return this.attempts.get(head.key)?.tasks ?? [];
+    const near = [...this.index.givenUp];
     for (let i = head.iteration - REACH; i <= head.iteration + REACH; i++)
-      for (const task of this.index.iterations.get(i)?.tasks ?? [])
-        if (task.end > head.start && task.start < head.end) tasks.push(task);
-    return tasks;
+      near.push(...[this.index.iterations.get(i) ?? []].flat());
+    return near
+      .flatMap(({ tasks }) => tasks)
+      .filter((task) => task.end > head.start && task.start < head.end);
   }
 
   /**
@@ -147,7 +157,7 @@ export class Passes extends DerivedCalls {
    */
   contents(head) {
     const span = head.end - head.start;
-    const hops = [...(this.index.iterations.get(head.iteration)?.hops.values() ?? [])];
+    const hops = [...(this.attempts.get(head.key)?.hops.values() ?? [])];
     const messages = hops.map((hop) => ({
       ...hop,
       step: hop.stage,

@@ -71,6 +71,12 @@ export function sentenceOf(known, pass, live) {
     );
   const done = rows.flat().length;
   const whole = facts.rows.reduce((sum, row) => sum + row.length, 0);
+  if (!pass.complete && pass.attempt?.givenUp)
+    return (
+      `${held}Iteration ${grouped(pass.iteration + 1)} was given up after ` +
+      `${grouped(done)}${whole ? ` of ${grouped(whole)}` : ""} actions: the ranks formed a new ` +
+      "group, which began it again."
+    );
   if (!pass.complete)
     return (
       `${held}Iteration ${grouped(pass.iteration + 1)} goes on: ` +

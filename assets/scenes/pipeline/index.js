@@ -11,7 +11,7 @@
  * @typedef {import("../../engine/table.js").Table} Table
  * @typedef {"F" | "B" | "I" | "W"} ActionKind
  * @typedef {{rank: number, stage: number, kind: ActionKind, microbatch: number, iteration: number,
- *   start: number, end: number, version: number, row: number}} Task
+ *   generation: number, start: number, end: number, version: number, row: number}} Task
  * @typedef {{from: number, to: number, what: "activation" | "gradient", stage: number,
  *   microbatch: number, iteration: number, start: number, left: number, arrive: number,
  *   nbytes: number, op: number}} Hop  stage: where it arrives; start to left: the sender's; arrive:
@@ -20,9 +20,11 @@
  *   iteration: number}} Update
  * @typedef {{rank: number, stage: number, op: number, start: number, end: number, nbytes: number}}
  *   Join  an all-reduce over the replicas, on one of its ranks
- * @typedef {{iteration: number, tasks: Task[], of: Map<string, Task>, hops: Map<string, Hop>,
- *   updates: Update[], joins: Join[], forwards: number, backwards: number, from: number,
- *   to: number, ranks: Set<number>}} Iteration  ranks: whose actions are in here
+ * @typedef {{iteration: number, generation: number, givenUp: boolean, tasks: Task[],
+ *   of: Map<string, Task>, hops: Map<string, Hop>, updates: Update[], joins: Join[],
+ *   forwards: number, backwards: number, from: number, to: number, ranks: Set<number>}} Iteration
+ *   an attempt at an iteration; generation: of the group that made it; givenUp: a later group began
+ *   the iteration again; ranks: whose actions are in here
  * @typedef {{t: number[], value: number[]}} Steps  a quantity that changes in steps
  */
 
@@ -53,7 +55,9 @@ export class PipelineIndex {
     this.next = 0;
     this.version = 0; // grows with every change
     this.present = false; // there are stages in this run
+    // by number, the newest attempt at each; and the attempts that were given up
     this.iterations = /** @type {Map<number, Iteration>} */ (new Map());
+    this.givenUp = /** @type {Iteration[]} */ ([]);
     this.newest = -1; // iteration
     this.stages = 0;
     this.microbatches = 0;
@@ -100,31 +104,55 @@ export class PipelineIndex {
     return this;
   }
 
-  /** @param {number} number @returns {Iteration} */
-  #iteration(number) {
-    let iteration = this.iterations.get(number);
-    if (!iteration) {
-      this.iterations.set(
-        number,
-        (iteration = {
-          iteration: number,
-          tasks: [],
-          of: new Map(),
-          hops: new Map(),
-          updates: [],
-          joins: [],
-          forwards: 0,
-          backwards: 0,
-          from: Infinity,
-          to: -Infinity,
-          ranks: new Set(),
-        }),
-      );
+  /**
+   * The attempt at an iteration in which a passage's rows were made.
+   * @param {number} p
+   * @returns {Iteration}
+   */
+  #iteration(p) {
+    const { iteration: numbers, generation: generations } = this.table.passages;
+    const [number, generation] = [numbers[p], generations[p]];
+    const newest = this.iterations.get(number);
+    const own = this.attempt(number, generation);
+    if (own) return own;
+    const iteration = {
+      iteration: number,
+      generation,
+      givenUp: !!newest && newest.generation > generation,
+      tasks: [],
+      of: new Map(),
+      hops: new Map(),
+      updates: [],
+      joins: [],
+      forwards: 0,
+      backwards: 0,
+      from: Infinity,
+      to: -Infinity,
+      ranks: new Set(),
+    };
+    if (iteration.givenUp) this.givenUp.push(iteration);
+    else {
+      if (newest) {
+        newest.givenUp = true;
+        this.givenUp.push(newest);
+      }
+      this.iterations.set(number, iteration);
       if (number < this.newest)
         this.iterations = new Map([...this.iterations].sort(([a], [b]) => a - b));
       this.newest = Math.max(this.newest, number);
     }
     return iteration;
+  }
+
+  /**
+   * The attempt at an iteration that the group of this generation made.
+   * @param {number} number
+   * @param {number} generation
+   */
+  attempt(number, generation) {
+    const newest = this.iterations.get(number);
+    if (!newest || newest.generation === generation) return newest;
+    return this.givenUp.find((one) => one.iteration === number && one.generation === generation);
   }
 
   /** @param {number} p @param {number} row @param {ActionKind} kind @param {number} stage */
@@ -136,13 +164,14 @@ export class PipelineIndex {
     const rank = passages.rank[p];
     if (microbatch < 0 || number < 0) return;
     const action = kind === "B" && table.text(table.name[row]) === "input" ? "I" : kind;
-    const iteration = this.#iteration(number);
+    const iteration = this.#iteration(p);
     const task = {
       rank,
       stage,
       kind: action,
       microbatch,
       iteration: number,
+      generation: passages.generation[p],
       start: table.start[row],
       end: table.end[row],
       version: passages.version[p],
@@ -174,7 +203,7 @@ export class PipelineIndex {
       return;
     const there = sent ? stage + (what === "activation" ? 1 : -1) : stage;
     const to = sent ? peer : rank;
-    const { hops } = this.#iteration(number);
+    const { hops } = this.#iteration(p);
     const key = hopKey(what, there, microbatch, to);
     let hop = hops.get(key);
     if (!hop)
@@ -211,7 +240,7 @@ export class PipelineIndex {
     const { passages } = table;
     const iteration = passages.iteration[p];
     if (iteration >= 0)
-      this.#iteration(iteration).updates.push({
+      this.#iteration(p).updates.push({
         rank: passages.rank[p],
         stage,
         start: table.start[row],
@@ -227,7 +256,7 @@ export class PipelineIndex {
     const { passages } = table;
     const iteration = passages.iteration[p];
     if (iteration < 0 || !table.text(passages.group[p]).startsWith(OVER_REPLICAS)) return;
-    this.#iteration(iteration).joins.push({
+    this.#iteration(p).joins.push({
       rank: passages.rank[p],
       stage,
       op: passages.op[p],

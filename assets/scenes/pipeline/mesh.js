@@ -44,9 +44,9 @@ export function joinedOf({ joins, facts }) {
 }
 
 /** Bytes that this replica's stages passed on in this iteration. @param {Pass} pass */
-export function passedOn({ passes, iteration, facts, replica }) {
+export function passedOn({ attempt, facts, replica }) {
   const sum = { activation: 0, gradient: 0 };
-  for (const { from, what, nbytes } of passes.index.iterations.get(iteration)?.hops.values() ?? [])
+  for (const { from, what, nbytes } of attempt?.hops.values() ?? [])
     if (Math.floor(from / facts.ranks) === replica) sum[what] += nbytes;
   return sum;
 }

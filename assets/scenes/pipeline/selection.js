@@ -10,7 +10,8 @@
  * @typedef {import("./call_source.js").Passes} Passes
  * @typedef {import("./idle.js").Shares} Shares
  * @typedef {{facts: PipelineFacts, passes: Passes, iteration: number, replica: number,
- *   complete: boolean, from: number, to: number, rows: Task[][],
+ *   complete: boolean, attempt: import("./index.js").Iteration | undefined, from: number,
+ *   to: number, rows: Task[][],
  *   updates: import("./index.js").Update[], joins: import("./index.js").Join[],
  *   plan: import("./plan.js").Plan | null, idle: import("./idle.js").Idle[], shares: Shares[],
  *   all: Shares, most: number[], lanes: number[][], key: string}} Pass  from, to: ns since the
@@ -84,7 +85,7 @@ function planFor(facts, times, words) {
 
 /** What a task's input was, and how it came. @param {Pass} pass @param {Task} task */
 export function inputTo({ facts, passes, replica }, task) {
-  const iteration = passes.index.iterations.get(task.iteration);
+  const iteration = passes.index.attempt(task.iteration, task.generation);
   return iteration
     ? inputOf(
         task,
@@ -102,8 +103,9 @@ export function inputTo({ facts, passes, replica }, task) {
  * @param {Task} task
  * @returns {Task[]}
  */
-export function usersOf({ facts, passes, replica }, { kind, stage, microbatch, iteration }) {
-  const of = passes.index.iterations.get(iteration)?.of;
+export function usersOf({ facts, passes, replica }, task) {
+  const { kind, stage, microbatch } = task;
+  const of = passes.index.attempt(task.iteration, task.generation)?.of;
   const rank = (/** @type {number} */ s) => replica * facts.ranks + facts.rank_of[s];
   const at = (/** @type {import("./index.js").ActionKind} */ k, /** @type {number} */ s) =>
     s >= 0 && s < facts.stages ? of?.get(taskKey(k, s, microbatch, rank(s))) : undefined;
@@ -141,9 +143,10 @@ export function passOf(passes, facts, head, replica) {
     ? Math.max(...tasks.map((task) => task.end))
     : Math.max(head.start + 1, head.end);
   const reach = facts.flush ? 0 : REACH;
+  const own = passes.attempts.get(head.key);
   const near = /** @type {import("./index.js").Iteration[]} */ (
     Array.from({ length: 2 * reach + 1 }, (_, i) =>
-      index.iterations.get(head.iteration - reach + i),
+      i === reach ? own : index.iterations.get(head.iteration - reach + i),
     ).filter(Boolean)
   );
   const frozen = index.frozen
@@ -160,6 +163,7 @@ export function passOf(passes, facts, head, replica) {
     iteration: head.iteration,
     replica,
     complete: head.complete,
+    attempt: own,
     from,
     to,
     rows,

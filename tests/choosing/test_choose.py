@@ -18,7 +18,6 @@ from workbench.choosing.choose import (
     candidates,
     choose,
     in_words,
-    print_seconds,
     ranges,
     refuses,
     size,
@@ -30,6 +29,7 @@ from workbench.choosing.predict import busiest_sends, predict
 from workbench.choosing.recorded import record_choice
 from workbench.collectives import OPERATIONS, algorithms
 from workbench.common.errors import SpecError
+from workbench.common.units import print_seconds
 from workbench.store.event_store import Store
 
 FREE = Machine(0, 0, 0, 0)

@@ -21,6 +21,7 @@ from workbench.collectives import OPERATIONS
 from workbench.common import extensions
 from workbench.common.errors import CollectiveError, SpecError
 from workbench.common.names import listed, nearest
+from workbench.common.units import print_seconds
 
 EQUAL = 1.05  # times as long: no difference that a prediction knows of
 STEPS = 4  # sizes looked at between one and twice it: "auto" does not tell nearer ones apart
@@ -179,11 +180,3 @@ def size(nbytes: float) -> str:
 def _short(value: float) -> str:
     """Return the value with two digits, or as a whole number."""
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def print_seconds(seconds: float) -> str:
-    """Return e.g. "350 µs"."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"

@@ -15,9 +15,10 @@ _DECLARES = re.compile(
     r"|(?:const|let|var) (?P<list>))",
     re.MULTILINE,
 )
-# A string, a comment, an arrow or a single character.
+# Characters without a meaning here, a string, a comment, an arrow or a single character.
 _PIECES = re.compile(
-    r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|/\*[\s\S]*?\*/|//.*|=>|[\s\S]"""
+    r"""(?P<plain>[^'"`/=;()[\]{}]+)"""
+    r"""|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|/\*[\s\S]*?\*/|//.*|=>|[\s\S]"""
 )
 _DECLARATOR = re.compile(r"(?:^|,)\s*([A-Za-z_$][\w$]*)\s*(?==|$|;|,)")
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<file>\.[\w./]+)";\n', re.MULTILINE)
@@ -63,21 +64,21 @@ def declared(text: str, *, exported: bool = False) -> list[str]:
     names: list[str] = []
     for line in _DECLARES.finditer(text):
         if line["export"] or not exported:
-            names += [line["name"]] if line["name"] else _declared_in(text[line.end() :])
+            names += [line["name"]] if line["name"] else _declared_in(text, line.end())
     return names
 
 
-def _declared_in(text: str) -> list[str]:
-    """Return the names of ``a = 1, b = [2, 3];``: each begins the statement, or follows a comma
-    that lies in no bracket and no string. It ends with the semicolon.
+def _declared_in(text: str, at: int) -> list[str]:
+    """Return the names of ``a = 1, b = [2, 3];``, which begins ``at``: each begins the statement,
+    or follows a comma that lies in no bracket and no string. It ends with the semicolon.
     """
     depth, bare = 0, ""
-    for match in _PIECES.finditer(text):
+    for match in _PIECES.finditer(text, at):
         piece = match[0]
         if piece == ";" and depth == 0:
             break
         depth += (piece in "([{") - (piece in ")]}")
-        bare += piece if depth == 0 and len(piece) == 1 else " "
+        bare += piece if depth == 0 and (match["plain"] or len(piece) == 1) else " "
     return _DECLARATOR.findall(bare)
 
 

@@ -102,6 +102,14 @@ def print_duration(nanoseconds: int) -> str:
     return micro(_print(Decimal(nanoseconds), DURATIONS, ("s", "ms", "us", "ns")))
 
 
+def print_seconds(seconds: float) -> str:
+    """Return e.g. "350 µs"."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
 def micro(text: str) -> str:
     """Return the text with microseconds as pages write them: "20us" is "20 µs"."""
     return _MICROSECONDS.sub(" µs", text)

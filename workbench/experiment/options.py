@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -94,19 +94,34 @@ def policy_named(strategy: str | Source, options: Mapping[str, Any]) -> str | So
 
 def policies_with(option: str) -> tuple[str, ...]:
     """Return the consistency policies that have an option of this name, and not their strategy."""
-    beside = {one: options_of(one) for one in strategies_with(POLICY)}
-    return tuple(
-        name
-        for name in source.available(POLICY)
-        if option in _options(source.text_of(POLICY, name))
-        and not any(option in options for options in beside.values())
-    )
+    return holders()[1].get(option, ())
 
 
 def strategies_with(option: str) -> tuple[str, ...]:
     """Return the strategies that have an option of this name."""
-    names = source.available("strategies")
-    return tuple(name for name in names if option in options_of(name))
+    return tuple(name for name in source.available("strategies") if option in options_of(name))
+
+
+def holders() -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
+    """Return the strategies that have an option, by its name, and the consistency policies that
+    have it where their strategy does not: each file is read once.
+    """
+    every = {name: options_of(name) for name in source.available("strategies")}
+    beside = {name for options in every.values() if POLICY in options for name in options}
+    policies = {
+        policy: [name for name in _options(source.text_of(POLICY, policy)) if name not in beside]
+        for policy in source.available(POLICY)
+    }
+    return _by_option(every), _by_option(policies)
+
+
+def _by_option(of: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Return which have an option, by its name. ``of``: the options of each."""
+    result: dict[str, tuple[str, ...]] = {}
+    for holder, options in of.items():
+        for name in options:
+            result[name] = (*result.get(name, ()), holder)
+    return result
 
 
 def all_options() -> dict[str, Option]:
@@ -116,12 +131,13 @@ def all_options() -> dict[str, Option]:
     Where defaults differ the option may be left out, and its help says what each has then.
     """
     every: dict[str, dict[str, Option]] = {}
+    policies_by_option = holders()[1]
     for strategy in source.available("strategies"):
         for name, option in options_of(strategy).items():
             every.setdefault(name, {})[strategy] = option
     for policy in source.available(POLICY):
         for name, option in _options(source.text_of(POLICY, policy)).items():
-            if policy in policies_with(name):
+            if policy in policies_by_option.get(name, ()):
                 every.setdefault(name, {})[policy] = option
     return {name: _joined(options) for name, options in every.items()}
 
@@ -181,14 +197,14 @@ def shown(value: Any) -> Any:
     return value
 
 
-def read(option: Option, text: str) -> Any:
-    """Return the value of a field's text; text that cannot be parsed stays text, refused later."""
-    if option.kind == "float":
+def read(kind: str, text: str) -> Any:
+    """Return the value of an option's text; text that cannot be parsed stays text, refused later."""
+    if kind == "float":
         try:
             return float(text)
         except ValueError:
             return text
-    if option.kind != "text":
+    if kind != "text":
         return text
     try:
         return parse(f"[{text}]" if "," in text and "[" not in text else text, OF_A_VISITOR)

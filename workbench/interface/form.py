@@ -215,7 +215,7 @@ def _read(about: Field, value: Any) -> Any:
     if not text:
         return None if about.optional else _LEFT_OUT
     if about.name.startswith("options.") and about.kind in ("float", "text"):
-        return form_options.read(form_options.all_options()[about.name.partition(".")[2]], text)
+        return form_options.read(about.kind, text)
     if about.kind == "int" and re.fullmatch(r"[+-]?\d[\d_]*", text):
         return int(text)
     if about.kind == "bool":

@@ -130,10 +130,16 @@ def option_fields() -> tuple[Field, ...]:
 @cache
 def _option_fields(strategies: tuple[str, ...], policies: tuple[str, ...]) -> tuple[Field, ...]:
     """Return the fields while these are the files: one may be added at any time."""
-    return tuple(_option_field(one) for one in form_options.all_options().values())
+    of_strategies, of_policies = form_options.holders()
+    return tuple(
+        _option_field(one, of_strategies.get(name, ()), of_policies.get(name, ()))
+        for name, one in form_options.all_options().items()
+    )
 
 
-def _option_field(option: form_options.Option) -> Field:
+def _option_field(
+    option: form_options.Option, strategies: tuple[str, ...], policies: tuple[str, ...]
+) -> Field:
     bare = option.name.replace("_", " ").capitalize()
     label, unit, advanced = OPTION_PLACES.get(option.name, (bare, "", True))
     choices, docs = option.choices, dict[str, str]()
@@ -153,8 +159,8 @@ def _option_field(option: form_options.Option) -> Field:
         suggestions=SUGGESTIONS.get(option.name, ()),
         optional=option.default is None,
         advanced=advanced,
-        strategies=form_options.strategies_with(option.name),
-        policies=form_options.policies_with(option.name),
+        strategies=strategies,
+        policies=policies,
     )
 
 

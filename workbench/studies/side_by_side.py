@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from workbench.choosing.choose import print_seconds
 from workbench.common.arguments import Labels, Text, checked
 from workbench.common.errors import SpecError, short
+from workbench.common.units import print_seconds
 from workbench.runs.loaded import Loaded
 from workbench.store import table
 from workbench.store.event_store import Store

@@ -211,7 +211,8 @@ class Part(Module):
         """Change the component's message; send it only if it changed."""
         with self._lock:
             if any(self.state.get(name, self) != value for name, value in news.items()):
-                self.state = {**self.state, **news, "n": self.state.get("n", 0) + 1}
+                state = {**self.state, **news}  # n first: param compares up to what differs
+                self.state = {"n": state.pop("n", 0) + 1, **state}
 
     def go(self, address: str) -> None:
         """Send the reader to another page."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import panel as pn
@@ -60,12 +61,15 @@ class PartitionPage:
         result = partition(**options)
         self.number += 1
         self.stage.draw(samples_page(result.facts, result.words, number=self.number))
-        changed = {name: value for name, value in options.items() if value != DEFAULTS[name]}
+        changed = {name: value for name, value in options.items() if value != _defaults()[name]}
         arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
         self.form.tell(refused="", code=f"wb.partition({arguments})")
 
 
-DEFAULTS = dict(partition().options)
+@cache
+def _defaults() -> Mapping[str, Any]:
+    """Return what ``wb.partition()`` takes: asked for once a page is open, since it needs torch."""
+    return dict(partition().options)
 
 
 def _checked(values: Any) -> dict[str, Any]:

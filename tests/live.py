@@ -33,15 +33,17 @@ def lenet(**fields: Any) -> wb.Experiment:
     return wb.Experiment(**{**small, **fields})
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> None:
+def until(
+    condition: Callable[[], Any], seconds: float = 60.0, what: str = "", every: float = 0.005
+) -> None:
     """Wait for the condition; fail if it takes much longer than ``seconds``, which are those of an
-    idle machine.
+    idle machine. ``every``: seconds between two looks; more where one takes long.
     """
     start = time.monotonic()
     while not condition():
         waited = time.monotonic() - start
         assert waited < max(seconds, PATIENCE), f"not within {waited:.0f} s: {what or condition}"
-        time.sleep(0.005)
+        time.sleep(every)
 
 
 def crowding() -> float:

@@ -333,6 +333,7 @@ def _perform(task: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import numpy  # noqa: F401
     import pytest  # noqa: F401
+    import torch._dynamo  # 2 s of a core for each rank that makes an optimizer
     import torch.distributed  # noqa: F401
 
     import workbench.process_group.group  # noqa: F401 (every rank needs these: import them once)

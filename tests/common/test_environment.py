@@ -30,9 +30,10 @@ OF_TESTS = {
 def read() -> Iterator[tuple[str, str | None]]:
     """The variables that the package's code names, with the default that stands beside one."""
     for path in (ROOT / "workbench").rglob("*.py"):
-        if path == ITSELF:
+        code = path.read_text(encoding="utf-8")
+        if path == ITSELF or not ("WORKBENCH_" in code or "os.environ" in code):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and "os.environ" in ast.unparse(node.func):
                 values = [one.value for one in node.args if isinstance(one, ast.Constant)]
                 if len(values) == 2:

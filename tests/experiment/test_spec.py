@@ -20,7 +20,7 @@ from workbench.experiment.spec import Experiment, Freeze, Jitter, Kill, Link, Ne
 from workbench.user_code.source import Source
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(experiments())
 def test_yaml_and_json_give_an_equal_experiment(exp: Experiment) -> None:
     assert Experiment.from_yaml(exp.to_yaml(), allow_code=True) == exp

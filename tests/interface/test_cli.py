@@ -11,13 +11,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import workbench as wb
 from tests.live import PATIENCE, over_in_the_end
+from tests.pairwise import first
+from workbench.cli import app as cli
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "workbench.cli"]
 SHELL = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch, *words: str, cwd: Path) -> Result:
+    """As ``workbench``, without a new process, which would import torch."""
+    monkeypatch.chdir(cwd)
+    return CliRunner().invoke(cli, [*words])
 
 
 def workbench(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -45,13 +54,15 @@ def test_a_run_is_saved_and_put_in_words(tmp_path: Path) -> None:
     assert (tmp_path / "a.html").read_text().lstrip().startswith("<!")
 
 
-def test_a_run_that_recovered_says_from_what(tmp_path: Path) -> None:
+def test_a_run_that_recovered_says_from_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment = wb.Experiment(
         ranks=2, iterations=5, recovery="shrink", faults=[wb.Kill(rank=1, at_iteration=2)]
     )
     (tmp_path / "spec.yaml").write_text(experiment.to_yaml())
-    done = workbench("run", "spec.yaml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = in_this_process(monkeypatch, "run", "spec.yaml", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
     assert re.search(r"\n1 recovery, goodput .+%\n  rank 1 was lost in iteration \d", done.stdout)
 
 
@@ -96,7 +107,9 @@ def test_an_option_without_effect_is_refused(words: list[str], idle: str, tmp_pa
     assert [one.name for one in tmp_path.iterdir()] == ["a.yaml"]
 
 
-def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: Path) -> None:
+def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text(
         "from workbench.tasks.lenet_digits import Task as LeNet\n\n\n"
         "class Mine(LeNet):\n"
@@ -106,8 +119,9 @@ def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(tmp_path: P
     (tmp_path / "spec.yaml").write_text(
         "strategy: data_parallel\ntask: mine.py:Mine\nranks: 2\niterations: 5\n"
     )
-    done = workbench("run", "spec.yaml", "--allow-code", "--save", "a.parquet", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
+    words = ["run", "spec.yaml", "--allow-code", "--save", "a.parquet"]
+    done = in_this_process(monkeypatch, *words, cwd=tmp_path)
+    assert done.exit_code == 1, done.output
     assert "RankError" in done.stderr and "on purpose" in done.stderr
     assert (tmp_path / "a.parquet").exists()
 
@@ -141,20 +155,20 @@ def test_ctrl_c_ends_a_run_cleanly_and_saves_it(tmp_path: Path) -> None:
     assert wb.load(tmp_path / "a.parquet").events.height > 0
 
 
-@pytest.fixture(scope="module")
-def locales(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """Environments of four locales; two of them are compiled, as no machine has them installed."""
-    folder = tmp_path_factory.mktemp("locales")
-    old = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    result = [{"LC_ALL": "C", **old}, {"LC_ALL": "C.UTF-8"}]
-    for place, letters in (("zh_CN", "GB18030"), ("en_US", "ISO-8859-1")):
-        name = f"{place}.{letters}"
-        words = ["localedef", "-i", place, "-f", letters, str(folder / name)]
-        if shutil.which(words[0]) and (subprocess.run(words, capture_output=True).returncode < 2):
-            result.append({"LC_ALL": name, "LOCPATH": str(folder), **old})
-        else:  # Python's streams alone
-            result.append({"LC_ALL": "C", "PYTHONIOENCODING": letters, **old})
-    return result
+OLD = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def environment(locale: str, folder: Path) -> dict[str, str]:
+    """Return the environment of a locale, compiled where it is not of every machine."""
+    if locale == "C.UTF-8":
+        return {"LC_ALL": locale}
+    if locale == "C":
+        return {"LC_ALL": locale, **OLD}
+    place, _, letters = locale.partition(".")
+    words = ["localedef", "-i", place, "-f", letters, str(folder / locale)]
+    if shutil.which(words[0]) and subprocess.run(words, capture_output=True).returncode < 2:
+        return {"LC_ALL": locale, "LOCPATH": str(folder), **OLD}
+    return {"LC_ALL": "C", "PYTHONIOENCODING": letters, **OLD}  # Python's streams alone
 
 
 IN_ANY_LOCALE = """
@@ -171,9 +185,10 @@ app(["run", wrong])
 """
 
 
-def test_files_and_output_are_right_in_every_locale(
-    tmp_path: Path, locales: list[dict[str, str]]
-) -> None:
+@pytest.mark.parametrize(
+    "locales", first(1, [["C", "zh_CN.GB18030"], ["C.UTF-8", "en_US.ISO-8859-1"]])
+)
+def test_files_and_output_are_right_in_every_locale(tmp_path: Path, locales: list[str]) -> None:
     """Files are of UTF-8, and a terminal that lacks a letter is shown its number. A terminal that
     says it has no columns is written to, too.
     """
@@ -184,7 +199,8 @@ def test_files_and_output_are_right_in_every_locale(
     (tmp_path / "ü.yaml").write_text(f"# für dich: →\n{exp.to_yaml()}", encoding="utf-8")
     (tmp_path / "wrong.yaml").write_text("strategy: →", encoding="utf-8")
     (tmp_path / "script.py").write_text(IN_ANY_LOCALE, encoding="utf-8")
-    for number, letters in enumerate(locales):
+    for number, locale in enumerate(locales):
+        letters = environment(locale, tmp_path)
         done = subprocess.run(
             [sys.executable, "script.py", f"{number}.html", "ü.yaml", "wrong.yaml"],
             cwd=tmp_path,

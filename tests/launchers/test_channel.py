@@ -250,31 +250,18 @@ def afar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     return lambda: sys.modules[next(name for name in sys.modules if name.endswith("afar"))]
 
 
-def test_a_run_over_it_is_the_same_run_and_nothing_is_read_on_the_way(
-    afar: Callable[[], Any],
-) -> None:
-    exp = wb.Experiment(ranks=2, iterations=4)
-    run = wb.run(exp.replace(launcher="afar"))
-    assert run.wait(240).losses == wb.run(exp).wait(120).losses and run.dropped == 0
-    wire = afar()
-    host, port, key, _ = wire.calls[0]
-    assert len(wire.heard) > 100_000, "records travel"
-    for word in (key.encode(), b"lenet_digits", b'"trace"', b'"words"'):
-        assert word not in wire.heard
-    with pytest.raises(OSError):
-        socket.create_connection((host, port), timeout=5)
-
-
-def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
+def test_nothing_is_read_on_the_way_and_what_is_sent_again_is_refused(
     afar: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All bytes of both agents, from the first on, at the driver's port while their run goes on."""
+    """All bytes of both agents, from the first on, at the driver's port while their run goes on. It
+    is the same run as without a wire.
+    """
     exp = wb.Experiment(ranks=2, iterations=LONG)
     with caplog.at_level(logging.WARNING, "workbench.launchers"):
-        run = wb.run(exp.replace(launcher="afar"))
+        run = wb.run(exp.replace(launcher="afar", pad_compute="20 ms"))
         until(lambda: run.iteration > 5 or run.done, 240)
         wire, replies = afar(), []
-        host, port, *_ = wire.calls[0]
+        host, port, key, _ = wire.calls[0]
         for copy in wire.sent:
             session = bytes(copy)
             assert len(session) > 10_000, "the hello is in it, and records"
@@ -297,6 +284,11 @@ def test_what_an_agent_has_sent_is_refused_when_it_is_sent_again(
         assert words.startswith("hung up on 127.0.0.1:") and "does not show the run's key" in words
         assert "BAD_RECORD_MAC" in words, "the session's keys are those of that connection"
     assert len(b"".join(replies)) < 10_000, "no answer but the handshake's"
+    assert len(wire.heard) > 100_000, "records travel"
+    for word in (key.encode(), b"lenet_digits", b'"trace"', b'"words"'):
+        assert word not in wire.heard
+    with pytest.raises(OSError):
+        socket.create_connection((host, port), timeout=5)
 
 
 def test_ranks_without_shared_memory_save_and_stop_before_the_same_iteration(
@@ -305,7 +297,7 @@ def test_ranks_without_shared_memory_save_and_stop_before_the_same_iteration(
     """Agree on an iteration by words that come later than the data of the one before."""
     exp = lenet(ranks=3, iterations=LONG)
     plan = wb.Checkpoint(folder=str(tmp_path / "saved"), every=LONG)
-    run = wb.run(exp.replace(launcher="afar", checkpoint=plan))
+    run = wb.run(exp.replace(launcher="afar", checkpoint=plan, pad_compute="20 ms"))
     until(lambda: run.iteration > 5 or run.done, 240)
     assert run.checkpoint(timeout=240).is_dir()
     run.stop()

@@ -64,7 +64,11 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
     with over_in_the_end(wb.run(exp)) as run:
         training(run, 1)
         rate()[0] = RATE
-        until(lambda: missing(run) > 1.25 * LEAST / RECORD_BYTES or run.done, what="a backlog")
+        until(
+            lambda: missing(run) > 1.25 * LEAST / RECORD_BYTES or run.done,
+            what="a backlog",
+            every=0.2,
+        )
         late = time.monotonic() + 1.5 * LATE
         until(lambda: time.monotonic() > late or run.done)
         coarse = run.iteration
@@ -72,7 +76,7 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
         rate()[0] = float("inf")
         until(lambda: "coarser" in run.store.metadata or run.done, what="word of it")
         coarse = run.iteration
-        until(lambda: full_since(run.events) > coarse or run.done, what="all rows again")
+        until(lambda: full_since(run.events) > coarse or run.done, what="all rows again", every=0.5)
         run.stop()
         result = run.wait(PATIENCE)
     assert result.ok and run.dropped == 0

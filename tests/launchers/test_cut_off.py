@@ -122,7 +122,8 @@ def newest(events: pl.DataFrame) -> int:
 
 def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: str) -> None:
     """Training needs no link to the driver: it goes on."""
-    with wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher)) as run:
+    exp = wb.Experiment(**TINY, iterations=EVER, launcher=launcher, pad_compute="20 ms")
+    with wb.run(exp) as run:
         until(lambda: run.iteration > 2 or run.done)
         wire().clear()
         since = time.monotonic_ns()
@@ -131,11 +132,11 @@ def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: 
         assert control(run.control_state, run.pids)["cut_off"] == {1: "h1"}
         now = newest(run.events)
         # What rank 0 says, which is in reach.
-        until(lambda: newest(run.events) > now + 5 or run.done)
+        until(lambda: newest(run.events) > now + 5 or run.done, every=0.1)
         middle = time.monotonic_ns()
         assert not run.events.filter(pl.col("rank") == 1, pl.col("end_ns") > since + 10**9).height
         wire().set()
-        until(lambda: run.events.filter(name="back").height or run.done)
+        until(lambda: run.events.filter(name="back").height or run.done, every=0.1)
         assert not run.control_state.cut_off
         run.stop()
         result = run.wait(120)
@@ -181,6 +182,7 @@ def test_a_host_that_stays_away_is_named_and_its_rank_ends(
         wire().set()
 
 
+@pytest.mark.full  # of any launcher: that its rank is named
 def test_an_agent_that_is_killed_is_not_a_cut(launcher: str) -> None:
     with wb.run(wb.Experiment(**TINY, iterations=EVER, launcher=launcher)) as run:
         until(lambda: run.iteration > 2 or run.done)

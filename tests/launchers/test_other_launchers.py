@@ -35,13 +35,14 @@ LAWS: dict[str, dict[str, Any]] = {
         "options": {"microbatches": 3, "split": "layers"},
     },
 }
-# Each rank imports torch by itself, for some 3 s of a core: `make test` has each law under one
-# launcher, `make test-launchers` has all, and what is killed.
+# Each rank imports torch by itself, for some 3 s of a core: `make test` has each launcher once
+# (mpiexec below, where ranks print), `make test-all` each law under one of them, and
+# `make test-launchers` all, and what is killed.
 CLUSTER = pytest.mark.cluster
 EVERYWHERE = [
-    ("torchrun", "data parallel"),
     ("torchrun", "pipeline"),
-    ("mpiexec", "parameter server"),
+    pytest.param("torchrun", "data parallel", marks=pytest.mark.full),
+    pytest.param("mpiexec", "parameter server", marks=pytest.mark.full),
     pytest.param("torchrun", "parameter server", marks=CLUSTER),
     pytest.param("mpiexec", "pipeline", marks=CLUSTER),
 ]

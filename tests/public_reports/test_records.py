@@ -10,6 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.live import crowding
+from tests.pairwise import first
 from tests.public_reports.attached import (
     END_FROM_OUTSIDE,
     ENGINE,
@@ -125,7 +126,7 @@ LATE = """
 """
 
 
-@pytest.mark.parametrize("way", [ENGINE, OPERATIONS])
+@pytest.mark.parametrize("way", first(1, [ENGINE, OPERATIONS]))
 def test_the_rank_that_arrives_last_is_named(tmp_path: Path, way: str) -> None:
     # Rank 1 sleeps longer than busy cores delay the others.
     script = LATE.replace("LATE_SECONDS", f"{0.2 * crowding():.2f}")

@@ -198,7 +198,7 @@ def shown(value: Any) -> Any:
 
 
 def read(kind: str, text: str) -> Any:
-    """Return the value of an option's text; text that cannot be parsed stays text, refused later."""
+    """Return the value of a text of that kind; what cannot be parsed stays text, refused later."""
     if kind == "float":
         try:
             return float(text)

@@ -187,15 +187,3 @@ def test_a_job_on_another_machine_is_named_with_its_folder() -> None:
         with pytest.raises(WorkbenchError, match="on another machine, in /scratch/job"):
             wb.watch(f"http://127.0.0.1:{server.server_port}/watch")
         thread.join()
-
-
-def test_without_the_option_there_is_no_job(tmp_path: Path) -> None:
-    job(tmp_path / "mine")
-    server = launch(tmp_path, "serve")
-    try:
-        server.until_it_answers()
-        _, text, _ = Reader()(f"{server.url}/job?name=mine")
-        assert "There is no such job here" in text
-        assert "Jobs to watch" not in Reader()(server.url + "/")[1]
-    finally:
-        end(server)

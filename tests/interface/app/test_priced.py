@@ -20,7 +20,7 @@ from workbench.interface import form
 MOST_MS = 50
 SCRIPT_MS = 2_000  # a script's own experiment: no other waits for it
 drawn = settings(
-    max_examples=30,
+    max_examples=settings().max_examples // 2,  # of `python -m tests.fuzz`, a sample
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

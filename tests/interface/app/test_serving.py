@@ -111,6 +111,11 @@ def test_a_run_that_is_not_there_is_said_not_to_be(plain: Served) -> None:
     assert Reader()(plain.url + "/replay?id=none")[0] == 404
 
 
+def test_without_the_option_there_is_no_job(plain: Served) -> None:
+    assert "There is no such job here" in Reader()(plain.url + "/job?name=mine")[1]
+    assert "Jobs to watch" not in Reader()(plain.url + "/")[1]
+
+
 def test_a_login_page_of_our_own_stands_before_everything(locked: Served) -> None:
     reader, login = Reader(), locked.url + "/login"
     for page in ("/", "/run?id=x", "/watch?id=x", "/replay?id=x", "/static/js/bokeh.min.js"):

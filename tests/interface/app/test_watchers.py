@@ -17,7 +17,7 @@ from panel.models.esm import ESMEvent
 from tests.benchmarks.pages import served
 from tests.interface.app.served import Served, end, launch
 from tests.interface.app.visitor import Visitor
-from tests.live import complete
+from tests.live import LONG, complete
 from tests.soak import serving
 from workbench.interface.app.lines import BLOCK
 from workbench.interface.app.page import event_text
@@ -40,7 +40,8 @@ def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
 
     async def watch() -> None:
         owner = await Visitor(app).open()
-        address = await serving.start(owner, serving.LONG)
+        fields = {"ranks": 2, "iterations": LONG, "pad_compute": "20 ms"}
+        address = await serving.start(owner, fields)
         page = await Visitor(app, address, owner.reader).open()
         await page.until(lambda: page.parts["BarPart"].get("watch"), "the address of viewers")
         path = page.parts["BarPart"]["watch"].lstrip(".")

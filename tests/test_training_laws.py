@@ -86,7 +86,7 @@ def equals_sequential(case: Case) -> None:
     check_equal(result, reference, case["dtype"])
 
 
-UNEVEN = {"ranks": 3, "batch_size": 100, "optimizer": "momentum", "dtype": "float64"}
+UNEVEN = {"ranks": 3, "batch_size": 10, "optimizer": "momentum", "dtype": "float64"}
 HARD = [
     {**UNEVEN, "strategy": "data_parallel", "all_reduce": "ring"},
     {"strategy": "ddp", "ranks": 2, "all_reduce": "naive", "optimizer": "adam", "batch_size": 5},

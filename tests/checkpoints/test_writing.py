@@ -254,7 +254,7 @@ print(done, torn)
 """
 
 
-@pytest.mark.parametrize("rounds", first(1, [15, 200]))
+@pytest.mark.parametrize("rounds", first(1, [8, 200]))
 def test_killed_at_any_moment_of_writing_nothing_is_lost(tmp_path: Path, rounds: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path, str(rounds)],
@@ -268,6 +268,7 @@ def test_killed_at_any_moment_of_writing_nothing_is_lost(tmp_path: Path, rounds:
     assert iteration > 1 and torn > 1, "kills came while it was writing"
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_with_its_driver_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with writer(folder) as process:

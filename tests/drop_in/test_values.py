@@ -158,11 +158,13 @@ def _every_dtype(rank: int, n: int) -> dict[str, Any]:
         for size in SIZES:
             for name, call in moves(rank, n, dtype, (size,)):
                 results[f"{name} of {size} {dtype}"] = tried(call)
-            for reduction in REDUCTIONS:
+            # What has no element or one is added up as any is: once for each kind of number.
+            few = size < 2 and dtype not in ("bool", "int64", "float32", "bfloat16", "complex64")
+            for reduction in () if few else REDUCTIONS:
                 for name, call in additions(rank, n, dtype, (size,), reduction):
                     results[f"{name} of {size} {dtype}"] = tried(call)
     passed = sum(not isinstance(one, Refused) for one in results.values())
-    assert passed > 1000, passed
+    assert passed > 700, passed
     return results
 
 

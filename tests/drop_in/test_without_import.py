@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pairwise import first
 from tests.processes import ROOT, command
 
 AGAIN = "install it again: pip install -e ."
@@ -133,7 +134,7 @@ print("trains")
 """
 
 
-@pytest.mark.parametrize("name", ["workbench.py", "workbench/__init__.py"])
+@pytest.mark.parametrize("name", first(1, ["workbench/__init__.py", "workbench.py"]))
 def test_a_file_that_hides_the_package_is_named(tmp_path: Path, name: str) -> None:
     hiding = tmp_path / name
     hiding.parent.mkdir(exist_ok=True)

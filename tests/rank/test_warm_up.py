@@ -15,7 +15,7 @@ from tests.pairwise import first
 from workbench.rank.batches import Minibatches
 from workbench.tasks.lenet_digits import Task
 
-RULE: dict[str, Any] = {"lr": 0.02, "batch_size": 48, "reference_batch": 12, "warmup": 8}
+RULE: dict[str, Any] = {"lr": 0.02, "batch_size": 24, "reference_batch": 6, "warmup": 8}
 ITERATIONS = 16
 
 

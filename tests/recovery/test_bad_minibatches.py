@@ -208,6 +208,7 @@ def test_buffers_are_as_before_the_minibatch_that_is_left_out() -> None:
         wb.run(exp.replace(bad_minibatch="fail")).wait(timeout=60)
 
 
+@pytest.mark.full
 def test_buffers_are_as_before_all_parts_of_the_minibatch_that_is_left_out() -> None:
     """A rank accumulates the gradients of two parts, and the second one is bad."""
     bad = int(Minibatches(64, 16, 0).ids(1)[2])  # the second sample of rank 0

@@ -45,7 +45,7 @@ def assert_as_uninterrupted(exp: wb.Experiment, result: wb.Result) -> None:
 
 
 @pytest.mark.parametrize("every", first(1, [1, 3]))
-@pytest.mark.parametrize(("strategy", "ranks", "options"), first(2, DIVIDED), ids=str)
+@pytest.mark.parametrize(("strategy", "ranks", "options"), first(1, DIVIDED), ids=str)
 def test_a_replaced_rank_goes_on_with_its_buddys_copy(
     strategy: str, ranks: int, options: dict[str, Any], every: int
 ) -> None:
@@ -65,6 +65,7 @@ def test_a_replaced_rank_goes_on_with_its_buddys_copy(
     assert received.sort("generation")["rank"].to_list() == [0, ranks - 1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", first(1, range(12)))
 def test_lost_at_any_moment_it_takes_nothing_along(seed: int) -> None:
     draw = random.Random(seed)
@@ -86,6 +87,7 @@ def test_lost_before_the_first_copy_it_takes_nothing_along(strategy: str) -> Non
     assert_as_uninterrupted(exp, result)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["tensor_parallel", "fsdp", "pipeline"]))
 def test_lost_as_a_resumed_run_begins_it_takes_nothing_along(strategy: str, tmp_path: Path) -> None:
     exp = divided(strategy, 2, {}, iterations=2)

@@ -164,6 +164,7 @@ def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
     assert_fenced(run, pid, "ended")
 
 
+@pytest.mark.full
 def test_one_that_is_thawed_just_as_the_others_give_it_up_goes_on_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,6 +130,7 @@ def test_without_a_worker_the_others_take_its_samples() -> None:
     assert result.lost == [3]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", first(1, range(16)))
 def test_killed_at_any_moment_a_rank_takes_nothing_along(seed: int) -> None:
     draw = random.Random(seed)
@@ -308,6 +309,7 @@ def test_the_only_server_never_starts() -> None:
     assert caught.value.rank == 0
 
 
+@pytest.mark.full
 def test_a_worker_that_the_run_could_spare_is_lost_too_when_all_restart(tmp_path: Path) -> None:
     plan = wb.Checkpoint(folder=str(tmp_path), every=2)
     kills = (*kill(2, at=3), *kill(0, at=7))
@@ -352,6 +354,7 @@ def test_a_server_that_joins_takes_its_share_again() -> None:
     assert len(sizes[0]) == 2 and len(sizes[1]) == 1 and sizes[2] == sizes[0]
 
 
+@pytest.mark.full
 def test_workers_that_were_apart_when_one_was_lost_do_not_wait_for_a_checkpoint_of_before(
     tmp_path: Path,
 ) -> None:

@@ -42,7 +42,7 @@ def assert_left_at_a_boundary(run: wb.Run, left: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("policy", "leavers", "options"),
     first(
-        2,
+        1,
         [
             ("shrink", (1,), {}),
             ("replace", (0,), {"servers": 1}),  # the only one: a worker keeps the keys

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import workbench as wb
 from tests.live import lenet
+from tests.pairwise import first
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits, traits_of
 from workbench.user_code.source import capture
@@ -67,7 +68,7 @@ def by_path(folder: Path, traits: str, refuses: str = "False") -> str:
     return f"{file}:mine"
 
 
-@pytest.mark.parametrize("place", ["path", "function"])
+@pytest.mark.parametrize("place", first(1, ["function", "path"]))
 def test_it_goes_on_without_a_lost_rank_and_loses_nothing(place: str, tmp_path: Path) -> None:
     own = by_path(tmp_path, 'replicas="equal", recovers="any"') if place == "path" else averages
     exp = lenet(ranks=3, iterations=5, dtype="float64", strategy=own)

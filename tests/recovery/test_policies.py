@@ -88,8 +88,20 @@ def assert_every_sample_once(run: wb.Run) -> None:
         assert counts == Counter(whole), f"iteration {iteration}"
 
 
-@pytest.mark.parametrize("policy", first(3, ["shrink", "replace"]))
-@pytest.mark.parametrize(("strategy", "options"), first(2, REPLICAS), ids=str)
+@pytest.mark.parametrize(
+    ("strategy", "options", "policy"),
+    first(
+        2,
+        [
+            (*REPLICAS[0], "shrink"),
+            (*REPLICAS[1], "replace"),
+            (*REPLICAS[0], "replace"),
+            (*REPLICAS[1], "shrink"),
+            *((*one, policy) for one in REPLICAS[2:] for policy in ("shrink", "replace")),
+        ],
+    ),
+    ids=str,
+)
 def test_what_is_trained_is_what_an_uninterrupted_run_trains(
     strategy: str, options: dict[str, Any], policy: str
 ) -> None:
@@ -121,6 +133,7 @@ def test_what_is_trained_is_what_an_uninterrupted_run_trains(
     assert by_iteration == {i: int(i >= 4) for i in range(ALL)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", first(1, range(12)))
 @pytest.mark.parametrize("policy", first(1, ["replace", "shrink"]))
 def test_a_rank_that_is_lost_at_any_moment_takes_nothing_along(policy: str, seed: int) -> None:
@@ -293,6 +306,7 @@ def test_failures_one_after_the_other_and_two_at_once() -> None:
         assert recoveries[-1].members == tuple(sorted(left))
 
 
+@pytest.mark.full
 def test_a_rank_that_is_lost_while_the_others_form_their_group_is_a_failure_too() -> None:
     exp = experiment("data_parallel", 4, recovery="replace", iterations=LONG, timeout="30 s")
     with over_in_the_end(wb.run(exp)) as run:

@@ -74,6 +74,7 @@ def test_of_two_ranks_it_is_not_known_which_is_right() -> None:
     assert error.value.rank == -1
 
 
+@pytest.mark.full
 def test_two_ranks_that_differ_both_go_back_to_a_checkpoint(tmp_path: Path) -> None:
     flip = wb.Corrupt(rank=1, at_iteration=5, kind="bitflip")
     plan = wb.Checkpoint(folder=str(tmp_path / "checkpoints"), every=3)

@@ -129,6 +129,7 @@ def test_a_checkpoint_says_how_large_minibatches_were(tmp_path: Path) -> None:
     assert result.losses[4:] == pytest.approx(expected[4:], rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.full
 def test_without_the_option_the_minibatch_stays() -> None:
     run = wb.run(lasting("data_parallel", 2, batch_size=BATCH))
     training(run, 2)

@@ -39,7 +39,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(
     ("case", "kind"),
-    first(2, [(case, KINDS[at % 3]) for at, case in enumerate(SHARED)])
+    first(1, [(case, KINDS[at % 3]) for at, case in enumerate(SHARED)])
     + [(SHARED[2], "nan")]  # the last stage takes only the targets
     + [pytest.param(case, kind, marks=pytest.mark.full) for case in SHARED for kind in KINDS],
     ids=str,

@@ -195,6 +195,7 @@ def test_a_script_without_a_main_guard_works_and_leaves_nothing(tmp_path: Path) 
         assert gone(pids)
 
 
+@pytest.mark.full  # so are drivers that are killed and interrupted
 def test_a_driver_that_ends_in_mid_run_leaves_nothing(tmp_path: Path) -> None:
     with driver(tmp_path, HOLDS + "raise SystemExit(5)\n") as process:
         pids = pids_of(process)
@@ -214,6 +215,7 @@ def test_the_end_of_the_process_that_starts_ranks_is_reported() -> None:
     assert wb.run(lenet()).wait(timeout=60).ok  # the next run starts another
 
 
+@pytest.mark.full
 def test_shutdown_ends_all() -> None:
     with started() as run:
         training(run)
@@ -232,9 +234,9 @@ def test_shutdown_ends_all() -> None:
 
 
 def test_two_runs_at_a_time_do_not_touch_each_other() -> None:
-    alone = wb.run(lenet(iterations=20)).wait(timeout=60)
+    alone = wb.run(lenet(iterations=8)).wait(timeout=60)
     with started(ranks=2) as neighbor:
-        first, second = (wb.run(lenet(iterations=20, strategy=s)) for s in ("data_parallel", "ddp"))
+        first, second = (wb.run(lenet(iterations=8, strategy=s)) for s in ("data_parallel", "ddp"))
         for run in (first, second):
             assert run.wait(timeout=60).losses == pytest.approx(alone.losses, abs=1e-6)
             assert laws.check_events(run.events) == []

@@ -10,6 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.live import LONG, PATIENCE, gone, lenet, script, training, until
+from tests.pairwise import first
 from workbench.common import live_runs
 from workbench.launchers.processes import pool
 
@@ -58,7 +59,7 @@ def test_a_with_block_ends_ranks_that_do_not_end_their_iteration() -> None:
     assert str(run.result.error) == "the `with` block of the run was left"
 
 
-@pytest.mark.parametrize("launcher", ["local", "torchrun", "mpiexec"])
+@pytest.mark.parametrize("launcher", first(1, ["local", "torchrun", "mpiexec"]))
 def test_shutdown_ends_runs_and_teams_and_waits(launcher: str) -> None:
     run, team = wb.run(lenet(iterations=LONG, launcher=launcher)), wb.ranks(1)
     pids = [*training(run).pids.values(), *team.pids.values()]
@@ -168,6 +169,7 @@ assert run.result.ok and gone(run.pids.values())
     assert err.count("[workbench] 1 other run is live") == err.count("\n") == 1, err
 
 
+@pytest.mark.full
 def test_a_fork_of_the_driver_has_no_live_runs(tmp_path: Path) -> None:
     """And does not end its parent's when it drops them."""
     text = (

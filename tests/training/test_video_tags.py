@@ -30,8 +30,8 @@ def test_data_are_the_same_for_every_rank_and_others_for_validation() -> None:
 
 def test_it_learns_more_than_the_tags_shares() -> None:
     exp = wb.Experiment(
-        strategy="sequential", task="video_tags", ranks=1, iterations=120, batch_size=64,
-        optimizer="adam", lr=3e-3,
+        strategy="sequential", task="video_tags", ranks=1, iterations=60, batch_size=64,
+        optimizer="adam", lr=3e-3, threads=1,
     )  # fmt: skip
     result = wb.run(exp).wait(timeout=120, progress=False)
     _, tags = Task().dataset("validation").tensors  # type: ignore[attr-defined]
@@ -43,7 +43,13 @@ def test_it_learns_more_than_the_tags_shares() -> None:
 
 def test_a_server_and_three_workers_train_the_same_model() -> None:
     """As the example of the patterns has it."""
-    job = {"task": "video_tags", "iterations": 4, "batch_size": 30, "dtype": "float64"}
+    job = {
+        "task": "video_tags",
+        "iterations": 4,
+        "batch_size": 30,
+        "dtype": "float64",
+        "threads": 1,
+    }
     alone = wb.run(wb.Experiment(strategy="sequential", ranks=1, **job))
     split = wb.run(wb.Experiment(strategy="parameter_server", ranks=4, **job))
     one, four = (run.wait(timeout=120, progress=False) for run in (alone, split))

@@ -99,10 +99,15 @@ def test_mixed_with_all_after_the_update_it_is_data_parallel(case: Case) -> None
 )
 def test_otherwise_it_is_not(options: Mapping[str, Any]) -> None:
     exp = wb.Experiment(
-        strategy="gossip", ranks=4, iterations=60, dtype="float64", options=dict(options)
+        strategy="gossip",
+        ranks=4,
+        iterations=20,
+        batch_size=10,
+        dtype="float64",
+        options=dict(options),
     )
     losses = wb.run(exp).wait(timeout=90).losses
-    assert np.abs(np.subtract(losses, sequential("sgd", "float64", 64, 60).losses)).max() > 1e-4
+    assert np.abs(np.subtract(losses, sequential("sgd", "float64", 10, 20).losses)).max() > 1e-4
 
 
 @pytest.mark.full

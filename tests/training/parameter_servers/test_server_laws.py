@@ -82,7 +82,7 @@ def test_bsp_equals_sequential(case: Case) -> None:
 
 @cache
 def single() -> wb.Result:
-    return done(served(task="lenet_digits", momentum=0.9))[1]
+    return done(served(task="lenet_digits", momentum=0.9, iterations=12))[1]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def single() -> wb.Result:
     ids=str,
 )
 def test_neither_shards_nor_ssp_0_change_bsp_by_a_bit(options: dict[str, Any]) -> None:
-    run, result = done(served(task="lenet_digits", momentum=0.9, **options))
+    run, result = done(served(task="lenet_digits", momentum=0.9, iterations=12, **options))
     assert same(result, single()) and result.losses == single().losses
     lawful(run)
 
@@ -108,10 +108,11 @@ def test_neither_shards_nor_ssp_0_change_bsp_by_a_bit(options: dict[str, Any]) -
 @pytest.mark.parametrize("servers", first(1, [2, 1]))
 def test_two_models_on_the_same_servers_train_as_if_each_were_alone(servers: int) -> None:
     """Workers 0, 2 train one, workers 1, 3 the other, on the next seed."""
-    run, both = done(served(workers=4, models=2, servers=servers, momentum=0.5))
+    run, both = done(served(workers=4, models=2, servers=servers, momentum=0.5, iterations=16))
     lawful(run)
     for number, prefix in enumerate(["", "model 1/"]):
-        _, alone = done(served(workers=2, servers=servers, seed=number, momentum=0.5))
+        fields = {"servers": servers, "seed": number, "momentum": 0.5, "iterations": 16}
+        _, alone = done(served(workers=2, **fields))
         for name, value in alone.parameters.items():
             assert torch.equal(value, both.parameters[prefix + name])
     assert not torch.equal(both.parameters["1.bias"], both.parameters["model 1/1.bias"])
@@ -140,7 +141,7 @@ def test_parameters_are_read_in_place_where_no_link_is_emulated() -> None:
 @pytest.mark.parametrize(
     "options",
     first(
-        2,
+        1,
         [
             {"servers": 3, "placement": SHARES},
             {"placement": "hash"},

@@ -151,6 +151,7 @@ def test_single_overruns_are_marked_and_their_iterations_left_out_of_what_is_mea
     assert tally.badges == [f"pad overrun in {len(marked)} of 8 iterations"]
 
 
+@pytest.mark.full
 def test_where_most_pads_are_overrun_the_run_ends_and_says_how_long_they_should_be(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.training.reinforcement.played import counts, game, metric
 from workbench.laws import check_events
 from workbench.training.parameter_servers.laws import every_push_counts_once
 
-ALL, AT = 60, 25
+ALL, AT = 30, 12
 SERVER, LEARNER, REPLAY, ACTOR = 1, 2, 4, 6  # a rank of each role among seven
 
 

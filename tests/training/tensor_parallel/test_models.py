@@ -94,7 +94,7 @@ def test_a_split_model_learns_what_the_whole_one_does(name: str, size: int) -> N
         assert size > 2 or of_rank[name]["letters"] == MODELS[name][2]
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", first(1, [3, 2]))
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_so_it_does_with_its_sequence_split(name: str, size: int) -> None:
     assert all(of_rank[name]["far"] < 1e-9 for of_rank in everywhere(size, True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -16,6 +16,15 @@ from workbench.tasks.lenet_digits import Task
 
 RANKS, BATCH = 3, 10  # 4, 3 and 3 samples
 Flat = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two that wait for each other crawl on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def replicas(

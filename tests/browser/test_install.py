@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import install
 from tests.live import ROOT
 
 NOWHERE = "http://127.0.0.1:9"  # no server listens there
@@ -56,7 +57,7 @@ def mirror(chromium: str, tmp_path: Path) -> Iterator[str]:
     """The address of a server that gives this machine's browser for whatever is asked."""
     archive = tmp_path / "browser.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        entry = zipfile.ZipInfo("chrome-linux64/chrome")
+        entry = zipfile.ZipInfo("chrome-headless-shell-linux64/chrome-headless-shell")
         entry.external_attr = 0o755 << 16
         file.writestr(entry, f'#!/bin/sh\nPATH=/usr/bin:/bin exec {chromium} "$@"\n')
 
@@ -76,10 +77,27 @@ def mirror(chromium: str, tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_one_that_is_there_is_taken(bare: dict[str, str], chromium: str) -> None:
-    there = program(Path(bare["PATH"], "google-chrome"), f'PATH=/usr/bin:/bin exec {chromium} "$@"')
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "bin/chromium-headless-shell",
+        "browsers/chromium_headless_shell-1255/chrome-headless-shell-linux64/chrome-headless-shell",
+        "browsers/chromium_headless_shell-1194/chrome-linux/headless_shell",
+    ],
+)
+def test_the_one_that_is_there_is_taken_a_headless_shell_first(
+    bare: dict[str, str], chromium: str, tmp_path: Path, shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = f'PATH=/usr/bin:/bin exec {chromium} "$@"'
+    whole = program(tmp_path / "bin" / "google-chrome", works)
+    for name in ("PATH", "PLAYWRIGHT_BROWSERS_PATH"):
+        monkeypatch.setenv(name, bare[name])
+    monkeypatch.delenv("WORKBENCH_CHROMIUM", raising=False)
+    assert install.find() == str(whole)
+    (tmp_path / shell).parent.mkdir(parents=True, exist_ok=True)
+    first = program(tmp_path / shell, works)
     done = installed(bare)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{there}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n", "")
 
 
 @pytest.mark.full
@@ -99,6 +117,7 @@ def test_without_a_download_the_package_manager_installs_one(
     program(
         Path(folder, "apt-get"),
         f'echo "$@" >> {tmp_path}/orders\n[ $1 = update ] || {{\n'
+        f"  [ $4 = chromium ] || exit 100\n"
         f"  printf '#!/bin/sh\\nPATH=/usr/bin:/bin exec {chromium} \"$@\"\\n' > {folder}/chromium\n"
         f"  /bin/chmod 755 {folder}/chromium\n}}",
     )
@@ -107,7 +126,11 @@ def test_without_a_download_the_package_manager_installs_one(
     done = installed(bare)
     assert (done.returncode, done.stdout) == (0, f"{folder}/chromium\n"), done.stderr
     orders = (tmp_path / "orders").read_text().splitlines()
-    assert orders == ["update -qq", "install -y -qq chromium"]
+    assert orders == [
+        "update -qq",
+        "install -y -qq chromium-headless-shell",  # which not every release has
+        "install -y -qq chromium",
+    ]
 
 
 @pytest.mark.full

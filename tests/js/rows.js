@@ -87,13 +87,13 @@ export const PASSAGE_LAYOUT = [
   ["algorithm", "u2"],
   ["group", "u2"],
 ];
-const SET = {
-  f8: "setFloat64",
-  i4: "setInt32",
-  u4: "setUint32",
-  i2: "setInt16",
-  u2: "setUint16",
-  u1: "setUint8",
+const ARRAYS = {
+  f8: Float64Array,
+  i4: Int32Array,
+  u4: Uint32Array,
+  i2: Int16Array,
+  u2: Uint16Array,
+  u1: Uint8Array,
 };
 const TEXTS = new Set(["name", "phase", "lane", "collective", "algorithm", "group"]);
 const SHARED = ["rank", "lane", ...Object.keys(CONTEXT)]; // by the rows of a passage
@@ -108,7 +108,10 @@ export function packed(list, strings = [""]) {
     if (!numbers.has(text)) numbers.set(text, strings.push(text) - 1);
     return numbers.get(text);
   };
-  const share = (a, b) => SHARED.every((k) => a[k] === b[k]);
+  const share = (a, b) => {
+    for (const k of SHARED) if (a[k] !== b[k]) return false;
+    return true;
+  };
   const passages = [];
   for (const r of list)
     passages.length && share(passages.at(-1), r)
@@ -118,15 +121,11 @@ export function packed(list, strings = [""]) {
   const columns = (layout, items) =>
     layout.forEach(([name, type]) => {
       const size = +type[1];
-      const view = new DataView(new ArrayBuffer(Math.ceil((size * items.length) / 8) * 8));
-      items.forEach((r, i) =>
-        view[SET[type]](
-          i * size,
-          name === "kind" ? KINDS.indexOf(r.kind) : TEXTS.has(name) ? number(r[name]) : r[name],
-          true,
-        ),
-      );
-      parts.push(new Uint8Array(view.buffer));
+      const column = new ARRAYS[type](Math.ceil((size * items.length) / 8) * (8 / size));
+      if (name === "kind") items.forEach((r, i) => (column[i] = KINDS.indexOf(r.kind)));
+      else if (TEXTS.has(name)) items.forEach((r, i) => (column[i] = number(r[name])));
+      else items.forEach((r, i) => (column[i] = r[name]));
+      parts.push(new Uint8Array(column.buffer));
     });
   columns(LAYOUT, list);
   columns(PASSAGE_LAYOUT, passages);

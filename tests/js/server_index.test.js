@@ -17,8 +17,18 @@ import { MS, RULES, served } from "./served.js";
 
 const moments = (table, n = 200) =>
   Array.from({ length: n }, (_, i) => table.from + ((table.to - table.from) * (i + 0.5)) / n);
-const of = (rows, kind, more = {}) =>
-  rows.filter((r) => r.kind === kind && Object.entries(more).every(([k, v]) => r[k] === v));
+const kinds = new WeakMap(); // of a list of rows, those of each kind
+const of = (rows, kind, more = {}) => {
+  if (!kinds.has(rows)) kinds.set(rows, new Map());
+  const known = kinds.get(rows);
+  if (!known.has(kind))
+    known.set(
+      kind,
+      rows.filter((r) => r.kind === kind),
+    );
+  const wanted = Object.entries(more);
+  return known.get(kind).filter((r) => wanted.every(([k, v]) => r[k] === v));
+};
 
 for (const [rule, how] of [
   ["ssp", {}],
@@ -266,24 +276,22 @@ test("what flies at a moment is what has left and has not arrived", () => {
   const rows = served();
   const table = tableOf(rows);
   const index = serverIndexOf(table);
+  const sends = of(rows, "send").map((sent) => ({
+    sent,
+    there: rows.find(
+      (r) =>
+        r.rank === sent.peer &&
+        r.peer === sent.rank &&
+        ((r.kind === "recv" && r.op === sent.op) || (r.kind === "pull" && r.iteration === sent.op)),
+    ),
+  }));
   let seen = 0;
   for (const t of moments(table, 300)) {
     const flying = flightsBetween(index, t, t).filter((f) => f.start <= t && t < f.end);
     const key = (f) => `${f.from}>${f.to}#${f.op}`;
-    const truth = of(rows, "send")
-      .filter((r) => r.start <= t)
-      .map((r) => `${r.rank}>${r.peer}#${r.op}`)
-      .filter((k) => {
-        const [from, rest] = k.split(">");
-        const [to, n] = rest.split("#");
-        const there = rows.find(
-          (r) =>
-            r.rank === +to &&
-            r.peer === +from &&
-            ((r.kind === "recv" && r.op === +n) || (r.kind === "pull" && r.iteration === +n)),
-        );
-        return !there || there.end > t;
-      });
+    const truth = sends
+      .filter(({ sent, there }) => sent.start <= t && (!there || there.end > t))
+      .map(({ sent: r }) => `${r.rank}>${r.peer}#${r.op}`);
     assert.deepEqual(flying.map(key).sort(), truth.sort());
     seen += truth.length;
   }

@@ -22,6 +22,7 @@ import {
   rankWords,
   valueWords,
 } from "../../assets/scenes/collectives/mark_captions.js";
+import { sample } from "./sample.js";
 import { US, lookAt, ringRows, starRows } from "./simulated.js";
 
 const all = (n, rows, share, more) => {
@@ -95,14 +96,14 @@ test(
   "a rank that is late is not among those that wait for it, and once it has come nobody " +
     "waits for it",
   () => {
-    for (const n of [2, 4, 8])
-      for (const late of [0, 1, n - 1]) {
+    for (const n of sample([8, 2, 4], 2))
+      for (const late of new Set([0, 1, n - 1])) {
         const rows = ringRows(n, {
           came: Array.from({ length: n }, (_, r) => (r === late ? 9000 : 0)),
         });
-        for (let k = 0; k <= 40; k++) {
-          const { look, frame } = all(n, rows, k / 40);
-          const said = says(n, rows, k / 40);
+        for (let k = 0; k <= 20; k++) {
+          const { look, frame } = all(n, rows, k / 20);
+          const said = says(n, rows, k / 20);
           const there = frame.t >= look.call.came.get(late);
           assert.match(said, new RegExp(`^Rank ${late} came 9\\.00 ms after rank`));
           const [, now = 0] = said.match(/so (\d+) of \d+ ranks (?:is|are) waiting for it/) ?? [];

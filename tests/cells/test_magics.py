@@ -140,6 +140,7 @@ def test_an_interrupt_ends_the_cell_and_the_ranks_live(notebook: Notebook) -> No
     assert "[rank 1] 1" in printed(again)
 
 
+@pytest.mark.full
 def test_ranks_do_not_outlive_a_kernel_that_is_killed(notebook: Notebook) -> None:
     pids = re.findall(r"pid (\d+)", printed(notebook.run(f"%%ranks 2\n{PIDS}")))
     notebook.start("%%ranks\nwhile True: pass")

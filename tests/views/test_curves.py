@@ -186,7 +186,7 @@ def test_columns_are_those_of_brute_force(seed: int) -> None:
         assert communication["exposed_ms"][i] == pytest.approx(exposed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 150), max_size=12))
 def test_piece_by_piece_gives_the_same_as_at_once(seed: int, sizes: list[int]) -> None:
     """However the rows come, through the tap or from the store; and nothing shown changes later."""

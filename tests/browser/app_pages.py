@@ -16,6 +16,10 @@ Serve = Callable[..., str]
 
 
 def start_page(page: Page, address: str) -> None:
+    """The page of cards and the form; the cards' pictures stand still until a run is on stage:
+    eight that move take a core.
+    """
+    page.emulate_media(reduced_motion="reduce")
     page.goto(address)
     page.locator("button.main.large", has_text="Start").wait_for()
     page.locator("details.kind").evaluate_all("(all) => all.forEach((one) => (one.open = true))")
@@ -40,6 +44,7 @@ def started(page: Page) -> Locator:
 def stage_of(page: Page) -> Locator:
     stage = page.locator(".wb-stage")
     stage.wait_for()
+    page.emulate_media(reduced_motion="no-preference")
     wait_for(lambda: known(stage, "run"), "the run's first message")
     return stage
 

@@ -35,6 +35,12 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
+# JupyterLab's settings: for each page it would start node to see whether it should be built again,
+# and as it starts npm, to find servers of languages.
+SPARING = {
+    "labconfig/page_config.json": {"buildAvailable": False, "buildCheck": False},
+    "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": {"jupyter_lsp": False}}},
+}
 PATIENCE = 180.0  # seconds for what comes at once, unless the cores have other work
 LOCAL = (
     "http://127.0.0.1",
@@ -141,6 +147,9 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     settings.mkdir(parents=True)
     news = {"fetchNews": "false", "checkForUpdates": False}
     (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
+    (own / "config" / "labconfig").mkdir(parents=True)
+    for name, content in SPARING.items():
+        (own / "config" / name).write_text(json.dumps(content))
     places = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_RUNTIME_DIR": "runtime",

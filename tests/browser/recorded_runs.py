@@ -18,14 +18,29 @@ FOLDER = Path(__file__).parents[1] / "js" / "recorded"
 
 def replay(page: Page, name: str) -> Locator:
     """Return the stage of a page that replays that run, once it has its rows."""
-    record = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
-    message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None}
-    header = {**record["header"], **message, "run": {"id": name, **record["run"]}}
+    stage = empty_stage(page)
+    take(stage, name)
+    return stage
+
+
+def empty_stage(page: Page) -> Locator:
+    """Return the stage of a page that has not heard of a run."""
     page.expose_function("hear", lambda _: None)
     module = base64.b64encode(stage_module().encode()).decode()
     page.set_content(HOST % (theme(), module))
     stage = page.locator(".wb-stage")
     stage.wait_for()
-    page.evaluate("(all) => window.take(all)", json.dumps([[header, record["bytes"]]]))
-    wait_for(lambda: stage.evaluate("(root) => root.stage.known().table.rows"), "its rows")
     return stage
+
+
+def take(stage: Locator, name: str) -> None:
+    """Have the stage replay that run, in place of the one before."""
+    record = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+    message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None}
+    header = {**record["header"], **message, "run": {"id": name, **record["run"]}}
+    stage.page.evaluate("(all) => window.take(all)", json.dumps([[header, record["bytes"]]]))
+    its_own = """(root, name) => {
+      const { run, table } = root.stage.known();
+      return run?.id === name && table.rows;
+    }"""
+    wait_for(lambda: stage.evaluate(its_own, name), "its rows")

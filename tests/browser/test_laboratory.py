@@ -134,7 +134,9 @@ def both_are_compared(box: Locator, scheme: str) -> None:
 def test_from_a_preset_to_a_comparison(
     lab: str, open_page: Callable[..., Watched], scheme: str
 ) -> None:
-    watched = open_page(color_scheme=scheme, viewport={"width": 1300, "height": 2400})
+    watched = open_page(
+        color_scheme=scheme, viewport={"width": 1300, "height": 2400}, reduced_motion="reduce"
+    )  # the cards' pictures stand still: eight that move take a core
     page = watched.page
     if scheme == "dark":  # all of it on a page that was too slow for anywidget, too
         page.add_init_script(TOO_LATE)
@@ -161,6 +163,7 @@ def test_from_a_preset_to_a_comparison(
     wait_for(lambda: points(box) == [30, 30, 30], "a point for each iteration")
     box.get_by_text("Done: 30 iterations").first.wait_for()
 
+    page.emulate_media(reduced_motion="no-preference")
     # Another one, stopped by hand: the stage moves, the charts grow; then both are compared.
     links.fill("0->1: 25 ms")
     iterations = field(box, "iterations").locator("input")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Locator
 
-from tests.browser.conftest import Watched
-from tests.browser.recorded_runs import FOLDER, replay
+from tests.browser.recorded_runs import FOLDER, empty_stage, take
 
 FILE = Path(__file__).with_name("marks.json")
 RUNS = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
@@ -40,12 +40,23 @@ MARKS = """async (root) => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def stage(browser: Browser) -> Iterator[Locator]:
+    """One page for all runs, which it replays one after the other."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    errors: list[object] = []
+    page.on("pageerror", lambda error: errors.append(error))
+    yield empty_stage(page)
+    page.close()
+    assert errors == [], "the page raised"
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_the_marks_are_those_that_were_stored(name: str, open_page: Callable[..., Watched]) -> None:
-    page = open_page(viewport={"width": 1280, "height": 1000}).page
+def test_the_marks_are_those_that_were_stored(name: str, stage: Locator) -> None:
+    take(stage, name)
     marks = {
         moment: f"{text.split(':')[0]}, {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        for moment, text in replay(page, name).evaluate(MARKS).items()
+        for moment, text in stage.evaluate(MARKS).items()
     }
     stored = json.loads(FILE.read_text()) if FILE.exists() else {}
     if os.environ.get("WRITE_MARKS"):

@@ -14,7 +14,7 @@ from tests.browser.conftest import ROOT, Watched, calls, known, sees_chunks_move
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 LONG = """import workbench as wb
 
-run = wb.run(wb.Experiment(ranks=4, iterations=100_000))
+run = wb.run(wb.Experiment(ranks=4, iterations=100_000, pad_compute="50 ms"))
 run.view("collectives")"""
 Open = Callable[..., Watched]
 

@@ -302,7 +302,7 @@ def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page:
     """A page that is not laid out has no width: titles would be wrapped word by word."""
     page = open_page(viewport={"width": 1280, "height": 1400}).page
     start_page(page, web_app)
-    choose(page, "Two ranks", iterations=300)
+    choose(page, "A slow link", iterations=60)
     stage = start(page)
     place, lines = page.locator(".place-chart"), page.locator(".place-chart tspan.line")
     wait_for(lambda: lines.count(), "a chart")

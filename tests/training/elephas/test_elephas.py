@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,6 +89,15 @@ def test_each_row_is_trained_once_per_epoch_and_each_push_counts_once(
     assert applies(run)["version"].max() == versions * rounds
     trained = events.filter(pl.col("kind").cast(pl.String) == "forward")
     assert trained.group_by("rank").len().sort("rank")["len"].to_list() == [12, 9]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two that wait for each other crawl on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_a_synchronous_round_is_the_mean_of_partitions_trained_one_after_another() -> None:

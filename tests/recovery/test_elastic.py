@@ -13,7 +13,7 @@ from tests.live import LONG, gone, lenet, over_in_the_end, training, until
 from tests.pairwise import first
 from tests.recovery.lasting import ended, generations, wait_for
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
-from workbench.runs.membership import Membership
+from workbench.runs.member_table import Event, Mark, MemberTable
 
 
 def lasting(strategy: str, ranks: int | tuple[int, int], **fields: Any) -> wb.Experiment:
@@ -150,7 +150,7 @@ def test_a_rank_that_dies_before_it_joins_is_named_and_gone_without(
     pid = run.pids[0]
     assert run.add_rank() == 0
     until(lambda: run.pids[0] != pid and gone([run.pids[0]]), 60, "it comes, and dies")
-    until(lambda: not run._supervisor.regrouping.membership.outside, 60, "it is noticed")
+    until(lambda: not run._supervisor.regrouping.table.outside, 60, "it is noticed")
     here = run.iteration
     until(lambda: run.iteration > here + 3, 60, "the other trains")
     assert_as_sequential(run, ended(run), {1}, stopped=True)
@@ -193,10 +193,11 @@ def test_a_run_whose_ranks_cannot_change_says_so(fields: dict[str, Any], words: 
 
 
 def test_a_number_is_given_once() -> None:
-    one = Membership()
+    one = MemberTable()
     assert [one.want(4, (0, 2)) for _ in range(3)] == [1, 3, None]
     assert one.expect() == [1, 3] and one.expect() == [] and one.want(4, (0, 2)) is None
-    one.arrive(3)
-    one.forget(1)
+    one.note(Event.ARRIVE, 3)
+    one.note(Event.FORGET, 1)
     assert one.waiting == {3} and one.outside == {3} and one.want(4, (0, 2)) == 1
-    assert one.leave(2, (0, 2), 1) and not one.leave(0, (0, 2), 1) and one.leaving == {2}
+    assert one.tell(2, (0, 2), 1) and not one.tell(0, (0, 2), 1)
+    assert one.marked(Mark.TOLD) == {2}

@@ -20,6 +20,7 @@ from tests.pairwise import first
 from tests.recovery.lasting import recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
 from workbench.rank import stop_watch
+from workbench.runs.member_table import Mark
 from workbench.shared_memory.control_block import LOST
 from workbench.store.recoveries import recoveries_of
 
@@ -80,8 +81,12 @@ def test_a_rank_that_is_thawed_after_its_eviction_is_dead(policy: str) -> None:
     exp = experiment("data_parallel", 3, recovery=policy, timeout="2 s", iterations=LONG)
     run = wb.run(exp)
     pid, over = stopped(run), threading.Event()
-    evict = run._supervisor.regrouping.evicted.__contains__
-    until(lambda: evict(VICTIM) or recoveries_of(run.store.metadata), 60, "it is evicted")
+    row = run._supervisor.regrouping.table.row
+    until(
+        lambda: Mark.EVICTED in row(VICTIM).marks or recoveries_of(run.store.metadata),
+        60,
+        "it is evicted",
+    )
     waking = threading.Thread(target=wake_forever, args=(pid, over))
     waking.start()
     try:
@@ -132,7 +137,7 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     monkeypatch.setattr(run, "_signal", late)
     pid = stopped(run)
     until(lambda: killers, 60, "it is evicted")
-    until(lambda: VICTIM in run._supervisor.regrouping.left or gone([pid]), 30, "it leaves")
+    until(lambda: VICTIM in run._supervisor.regrouping.table.left or gone([pid]), 30, "it leaves")
     assert run._control.words[LOST] == 1 and not recoveries_of(run.store.metadata)
     assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     assert_fenced(run, pid, "ended")

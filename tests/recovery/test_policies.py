@@ -329,7 +329,7 @@ def test_where_no_survivor_has_what_was_trained_the_run_ends_and_says_so() -> No
     exp = experiment("data_parallel", 2, recovery="replace")
     regrouping = Regrouping(exp, Control.create(2))
     regrouping.team = Team(1, (0, 1), (1,), "memory")
-    regrouping.left[1] = {"completed": -1}  # fresh, and it has received nothing yet
+    regrouping.table.leave(1, {"completed": -1})  # fresh, and it has received nothing yet
     with pytest.raises(wb.PeerLost, match=r"rank 0 ended before .* goes back to a checkpoint"):
         regrouping.next_team({0: -9}, [])
 

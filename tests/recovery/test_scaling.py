@@ -87,7 +87,7 @@ def test_losses_are_those_of_a_replay_over_the_logged_samples(strategy: str) -> 
     wait_for(run, 1)
     run.pause()  # so that the newcomer comes soon, however busy the machine is
     run.add_rank()
-    until(lambda: run._regrouping.membership.waiting, 60, "it is there")
+    until(lambda: run._regrouping.table.waiting, 60, "it is there")
     run.resume()
     until(lambda: run.done or run.iteration > LOGGED + 1, 60, "all has been logged")
     result = ended(run)

@@ -56,7 +56,7 @@ class Elastic(Steering):
         or where its recovery policy or its strategy does not let ranks come and go.
         """
         regrouping, exp = self._changing("add_rank()"), self.experiment
-        rank = regrouping.membership.want(exp.ranks, regrouping.team.members)
+        rank = regrouping.table.want(exp.ranks, regrouping.team.members)
         if rank is None:
             raise SpecError(
                 f"add_rank(): all {exp.ranks} ranks of the run train, or are about to. Start it "
@@ -69,7 +69,7 @@ class Elastic(Steering):
         """Have this rank join, unless it trains, or is about to."""
         regrouping, exp = self._regrouping, self.experiment
         members = regrouping.team.members
-        if regrouping.membership.want(exp.ranks, members, only=rank) is not None:
+        if regrouping.table.want(exp.ranks, members, only=rank) is not None:
             self._fault("join", rank)
 
     @checked
@@ -83,7 +83,7 @@ class Elastic(Steering):
         members, least = regrouping.team.members, exp.min_ranks or 1
         if rank not in members:
             raise SpecError(f"remove_rank({rank}): it does not train; ranks {[*members]} do")
-        if not regrouping.membership.leave(rank, members, least):
+        if not regrouping.table.tell(rank, members, least):
             raise SpecError(
                 f"remove_rank({rank}): {len(members)} ranks train or are about to leave, and the "
                 f"run needs {least}. Add one first (add_rank), or end it (stop)"

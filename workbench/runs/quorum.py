@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from workbench.experiment.spec import Experiment
-from workbench.rank.unreachable import leaves_out
+from workbench.runs.member_table import Mark
 from workbench.runs.regrouping import Regrouping
 from workbench.shared_memory.control_block import LATE, QUORUM, Control
 
@@ -20,48 +19,45 @@ FRESH_S = 0.25  # how old what a rank says may be: it says it again while it wai
 
 
 class Quorum:
-    """Finds the members to leave out."""
+    """Finds the members that are late."""
 
     def __init__(
         self,
-        exp: Experiment,
+        bound: float,
         control: Control,
         regrouping: Regrouping,
         stopped: Callable[[], Collection[int]],
     ) -> None:
-        """Prepare. ``stopped``: returns the members whose process is stopped."""
-        self._bound = exp.quorum_timeout_ns * 1e-9 if leaves_out(exp) else 0.0
-        self._least = exp.min_ranks or 1
-        self._control, self._regrouping, self._stopped = control, regrouping, stopped
+        """Prepare. ``bound``: seconds, 0: no rank is ever late. ``stopped``: returns the members
+        whose process is stopped.
+        """
+        self._bound, self._control, self._regrouping = bound, control, regrouping
+        self._stopped = stopped
         self._since: dict[int, float] = {}  # when a member was first seen stopped
-        control.words[QUORUM] = round(self._bound * 1e9)
+        control.words[QUORUM] = round(bound * 1e9)
 
-    def late(self, missing: Collection[int] = (), lost: Collection[int] = ()) -> list[int]:
-        """Return the members to leave out now, as many as can be spared. ``missing``: those that
-        have not left their group yet; ``lost``: those that have ended.
+    def late(self) -> set[int] | None:
+        """Return the members that are stopped, or waited for, for too long; None: none ever is, or
+        the user holds the ranks.
         """
         if not self._bound:
-            return []
-        moment, regrouping = time.monotonic(), self._regrouping
-        members = regrouping.team.members
+            return None
         if self._control.clocks_stand():
             self._since = {}
-            return []
+            return None
+        moment = time.monotonic()
         self._since = {rank: self._since.get(rank, moment) for rank in self._stopped()}
-        late = {rank for rank, since in self._since.items() if moment - since > self._bound}
-        late |= self._named(members)
-        if missing and regrouping.seconds() > self._bound:
-            late |= {*missing}
-        present = {*members} - regrouping.out - {*lost}
-        return sorted(late & present)[: max(0, len(present) - self._least)]
+        stopped = {rank for rank, since in self._since.items() if moment - since > self._bound}
+        return stopped | self._named(self._regrouping.team.members)
 
     def _named(self, members: Collection[int]) -> set[int]:
         """Return the ranks that others wait for at this moment."""
         generation, result = self._regrouping.team.generation, set()
+        silent = self._regrouping.table.marked(Mark.LATE)
         for rank in members:
             word = self._control.rank_word(rank, LATE)
             late = late_of(word, generation, FRESH_S)
-            if late is not None and rank not in self._regrouping.out:
+            if late is not None and rank not in silent:
                 result.add(late)
         return result
 

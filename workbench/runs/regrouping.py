@@ -29,12 +29,11 @@ from workbench.common.errors import (
 from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Failure, Team
-from workbench.rank.unreachable import evicts_unreachable
-from workbench.runs.enough import check_enough, has_roles
+from workbench.runs.enough import check_enough
 from workbench.runs.failure import how_of, where_lost
-from workbench.runs.membership import Membership
+from workbench.runs.member_table import Mark, MemberTable
 from workbench.runs.outcome import past_losses
-from workbench.shared_memory.control_block import CHECKPOINT, LOST, REGROUP, Control
+from workbench.shared_memory.control_block import CHECKPOINT, LOST, Control
 from workbench.shared_memory.segments import how_it_ended
 from workbench.store.recoveries import ABSENT, KEY, Recovery, recoveries_of
 from workbench.user_code.source import Source, load
@@ -44,65 +43,44 @@ if TYPE_CHECKING:
 
 
 class Regrouping:
-    """The teams of one run, and what happens when one of them loses ranks.
-
-    ``left``: the reports of ranks that have left their generation. ``evicted``: members that are
-    being ended; ``corrupt``: the evicted ones whose replica differs; ``sent_off``: ranks that were
-    told to end by themselves; ``out``: present and former members that do not answer; ``reports``:
-    their reports, once they have left their generation too. ``membership``: ranks that are to
-    join, or to leave. ``recoveries``: those so far.
+    """The teams of one run, and what happens when one of them loses ranks. ``table``: what is known
+    of each rank. ``recoveries``: those so far.
     """
 
     def __init__(self, exp: Experiment, control: Control) -> None:
         self.team = Team(0, tuple(range(exp.ranks)))
-        self.left: dict[int, Mapping[str, Any]] = {}
-        self.fail, self.later = not_there(exp.faults)  # ranks without a process that trains
-        expected = {*range(exp.ranks)} - self.fail - self.later
-        self.membership = Membership(expected if exp.min_ranks else ())
+        fail, self.later = not_there(exp.faults)  # ranks without a process that trains
+        expected = {*range(exp.ranks)} - fail - self.later
+        self.table = MemberTable(expected if exp.min_ranks else ())
         self.absent: dict[int, str] = {}  # ranks that the first team begins without
-        self.evicted, self.corrupt = set[int](), set[int]()
-        self.out, self.sent_off = set[int](), set[int]()
-        self.reports: dict[int, Mapping[str, Any]] = {}
-        self.evicts = evicts_unreachable(exp)
         self.recoveries: list[Recovery] = []
         self.lost_last = set[int]()  # ranks that were lost when all others had finished
         self._ends: dict[int, tuple[How, int, int]] = {}  # of lost ranks: how, code, iteration
         self._exp, self._control = exp, control
-        self._leaving = -1  # the generation that ranks are leaving
+        self._meeting = -1  # the generation that ranks are to leave before one iteration
         self._since = 0.0  # when the first did, or was told to
         self._waited = 0.0
 
     def call_off(self) -> None:
         """Have all ranks leave their generation."""
-        if self._control.words[LOST] <= self.team.generation:
+        if not self.called_off:
             self._control.words[LOST] = self.team.generation + 1
             self._since, self._waited = time.monotonic(), 0.0
 
-    def call_back(self, lost: Collection[int]) -> None:
-        """Count members that were left out of the next team among it after all, where the others
-        are ``lost``: no other rank has what is trained.
-        """
-        members = {*self.team.members} - {*lost}
-        if not members or members - self.out:
-            return
-        for rank in members:
-            self.out.discard(rank)
-            self.membership.forget(rank)
-            if rank in self.reports:
-                self.left[rank] = self.reports.pop(rank)
+    @property
+    def called_off(self) -> bool:
+        """Whether all ranks have been told to leave their generation."""
+        return bool(self._control.words[LOST] > self.team.generation)
 
-    def meets(self) -> bool:
-        """Return whether the ranks are about to leave, all before the same iteration; for as long
-        as ``timeout``.
-        """
-        words = self._control.words
-        regroups = any(one["how"] != "aborted" for one in self.left.values())
-        if regroups or words[REGROUP] <= 0 or words[LOST] > self.team.generation:
-            return False
-        if self._leaving != self.team.generation:
-            self._leaving = self.team.generation
-            self._since, self._waited = time.monotonic(), 0.0
-        return self.seconds() <= self._exp.timeout_ns * 1e-9
+    @property
+    def meeting(self) -> bool:
+        """Whether the time counts since ranks are about to leave, all before one iteration."""
+        return self._meeting == self.team.generation
+
+    def begin_to_meet(self) -> None:
+        """Count the time from now."""
+        self._meeting = self.team.generation
+        self._since, self._waited = time.monotonic(), 0.0
 
     def seconds(self) -> float:
         """Return for how long ranks have been leaving; while the user holds them no time counts."""
@@ -112,28 +90,25 @@ class Regrouping:
         self._since = moment
         return self._waited
 
-    def overdue(self, missing: list[int]) -> RunTimeout | None:
-        """Return the error once ranks that live have not left in time: ``missing``."""
-        waited, limit = self.seconds(), self._exp.timeout_ns * 1e-9
-        if waited <= limit:
-            return None
+    def timed_out(self, missing: Sequence[int]) -> RunTimeout:
+        """Return the error where ranks that live have not left in time: ``missing``."""
         return RunTimeout(
-            f"a rank was lost, and {waited:.1f} s later ranks {missing} have not left the "
-            f"group that it was in. {timed_out(limit)}",
+            f"a rank was lost, and {self.seconds():.1f} s later ranks {[*missing]} have not left "
+            f"the group that it was in. {timed_out(self._exp.timeout_ns * 1e-9)}",
             missing[0],
             how="silent",
         )
 
-    def next_team(self, lost: Mapping[int, int], done: list[int]) -> Team | None:
+    def next_team(self, lost: Mapping[int, int], done: Sequence[int]) -> Team | None:
         """Return the team that goes on; None: the policy ends the run. ``lost``: exit codes of the
         ranks that ended. ``done``: members that have finished, and need no other rank any more.
 
         Raises RankError where a policy of the user's own raises, or gives something else, PeerLost
         where no rank that goes on has what was trained, TooFewRanks where too few go on.
         """
-        gone = self.membership.leaving & {*lost}
+        left, gone = self.table.left, self.table.marked(Mark.TOLD) & {*lost}
         members = tuple(rank for rank in self.team.members if rank not in done)
-        completed = max((int(one["completed"]) for one in self.left.values()), default=-1)
+        completed = max((int(one["completed"]) for one in left.values()), default=-1)
         ends = {rank: self._how(rank, code) for rank, code in lost.items() if rank in members}
         failure = Failure(
             Team(self.team.generation, tuple(rank for rank in members if rank not in gone)),
@@ -147,8 +122,8 @@ class Regrouping:
         team = _decision(self._exp, failure) if failure.lost else failure.shrink()
         if team is None:
             return None
-        if self.membership.waiting and not done and team.state == "memory":
-            fresh = *team.fresh, *sorted(self.membership.waiting)
+        if (waiting := self.table.waiting) and not done and team.state == "memory":
+            fresh = *team.fresh, *sorted(waiting)
             team = replace(team, members=tuple(sorted({*team.members, *fresh})), fresh=fresh)
         if team.state == "memory" and completed < 0 and self.team.state != "memory":
             team = replace(team, state=self.team.state, checkpoint=self.team.checkpoint)
@@ -177,33 +152,19 @@ class Regrouping:
             )
         )
         self._ends |= {rank: (how, lost[rank], failure.iteration) for rank, how in ends.items()}
-        self.team, self.left, self.reports = team, {}, {}
+        self.team = team
+        self.table.begin(team)
         self.lost_last.clear()  # they are in the recovery
-        self.sent_off.clear()
         return team
 
-    def to_report(
-        self, lost: Collection[int], live: Sequence[int], done: Mapping[int, Mapping[str, Any]]
-    ) -> list[int]:
-        """Return ranks that are to report all that they have. ``done``: the reports of ranks that
-        have finished. Where all others have, and one has all that was trained, the run can spare
-        those that were ``lost``; where that one is lost, another that has it reports it. Where a
-        server has all that was trained, the work of all is over.
+    def all_done(self, lost: Collection[int], *, spare: bool) -> None:
+        """Note that ranks were lost when all others had finished; the run can ``spare`` them, where
+        one of those has all that was trained.
         """
-        whole = any(map(_is_whole, done.values()))
-        if not live or len(done) < len(live):
-            served = whole and self._exp.recovery != "restart" and has_roles(self._exp)
-            asked = [rank for rank in live if rank not in done] if served else []
-            for rank in asked:
-                self.left.pop(rank, None)
-            return asked
         self.lost_last = {*lost}
-        if whole:
+        if spare:
             members = tuple(rank for rank in self.team.members if rank not in lost)
             self.team = replace(self.team, members=members)
-            return []
-        holders = [rank for rank, one in done.items() if one["digest"] and one["replica"] is None]
-        return holders[:1]
 
     def named(self, error: WorkbenchError) -> WorkbenchError:
         """Return the error of a run with the name of the rank that was lost, where ranks could not
@@ -235,20 +196,21 @@ class Regrouping:
         """Return the team as one that waits for a data source, where a rank has said so; all write
         a checkpoint first.
         """
-        if not any(one.get("waits") for one in self.left.values()):
+        if not any(one.get("waits") for one in self.table.left.values()):
             return team
         if self._exp.checkpoint is not None and iteration:
             self._control.words[CHECKPOINT] = iteration
         return replace(team, waits=True)
 
     def _how(self, rank: int, code: int) -> How:
-        if rank in self.corrupt:
+        marks = self.table.row(rank).marks
+        if Mark.CORRUPT in marks:
             return "corrupt"
-        if rank in self.out and not code:
+        if Mark.LATE in marks and not code:
             return "late"
-        if rank in self.evicted:
+        if Mark.EVICTED in marks:
             return "evicted"
-        return "removed" if rank in self.membership.leaving and not code else how_of(code)
+        return "removed" if Mark.TOLD in marks and not code else how_of(code)
 
     def metadata(self) -> dict[str, str]:
         """Return the recoveries, as they are stored with the run."""
@@ -263,11 +225,6 @@ class Regrouping:
             return str(newest(Path(plan.folder).absolute())[0].path)
         except CheckpointError:
             return ""
-
-
-def _is_whole(report: Mapping[str, Any]) -> bool:
-    """Return whether this rank's report has all parameters of the run."""
-    return bool(report["parameters"]) and report["replica"] is None
 
 
 def _iteration_of(team: Team) -> int:

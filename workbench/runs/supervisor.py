@@ -16,20 +16,21 @@ from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.rank.samples_taken import merge
 from workbench.rank.stack_dumps import Lookout
 from workbench.rank.stop_watch import StopWatch
-from workbench.rank.unreachable import cut_off
+from workbench.rank.unreachable import cut_off, evicts_unreachable, leaves_out
 from workbench.runs.conducting import Conductor
-from workbench.runs.enough import check_enough
+from workbench.runs.decide import Action, Do, Moment, Policy, decide, to_evict, to_leave_out
+from workbench.runs.enough import check_enough, has_roles
 from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong, where_lost
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
 from workbench.runs.lost_reports import LostReports
+from workbench.runs.member_table import Event, Mark
 from workbench.runs.outcome import Reports
 from workbench.runs.quorum import Quorum
 from workbench.runs.regrouping import Regrouping
 from workbench.shared_memory.control_block import (
     ABORT,
     LEAVES,
-    LOST,
     REGROUP,
     REGROUP_ASKED,
     SPARE,
@@ -75,14 +76,15 @@ class Supervisor:
         self._lookout, self._store, self._run = lookout, store, run
         self._pids = {one.rank: one.pid for one in handles}
         self._late: WorkbenchError | None = None  # what the driver itself has found
-        self._noted = set[int]()  # lost ranks that are in the record
         self._refused = False  # has the policy ended the run?
         self._begun = not exp.min_ranks  # has the first team been told?
-        evicts = self.regrouping.evicts
+        self._table, self._policy = self.regrouping.table, policy_of(exp)
         self._hosts = HostWatch(launcher, run._note)
-        self._stops = StopWatch(control, self._pids, lambda: self._members, exp.timeout_ns, evicts)
+        self._stops = StopWatch(
+            control, self._pids, lambda: self._members, exp.timeout_ns, self._policy.evicts
+        )
         self._lost_reports = LostReports(exp, self.regrouping, run, store)
-        self._quorum = Quorum(exp, control, self.regrouping, self._stops.stopped)
+        self._quorum = Quorum(self._policy.quorum_s, control, self.regrouping, self._stops.stopped)
 
     def follow(self) -> None:
         """Return when every rank has reported, or those that have not will not any more."""
@@ -96,12 +98,12 @@ class Supervisor:
                 for key, _ in selector.select(0.01):
                     self._read_report(key, selector)
                 self._run._thaw_due()
-                self._leave_out(self._quorum.late(lost=self.lost(spare=False)))
+                self._leave_out_late()
                 self._conductor.look(self.trained_from)
                 self._hosts.look()
                 self._lost_reports.look(self.lost(spare=True))
                 self._admit()
-                if (late := self._stops.look()) and not self._evict(self._stops.stopped()):
+                if (late := self._stops.look()) and not self._evict_stopped():
                     self._late = late
                     break
                 if not self.trained_from and self.all_train():
@@ -127,7 +129,7 @@ class Supervisor:
         have.
         """
         gathering = Gathering(self._exp, self.regrouping.later)
-        membership = self.regrouping.membership
+        table = self._table
         team: Team | None = None
         while team is None and not self._run._called_off:
             for key, _ in selector.select(0.01):
@@ -135,7 +137,7 @@ class Supervisor:
             codes = rank_handle.ended(self._handles)
             ended = {rank: how_it_ended(code) for rank, code in codes.items()}
             try:
-                team = gathering.team(membership.waiting, ended)
+                team = gathering.team(table.waiting, ended)
                 if team is not None:
                     absent = {*range(self._exp.ranks)} - {*team.members}
                     lost: dict[int, How] = {r: "ended" if r in ended else "silent" for r in absent}
@@ -145,17 +147,17 @@ class Supervisor:
                 return False
         if team is None:
             return False
-        late = {rank: f"had not started within {self._exp.grace}" for rank in membership.outside}
+        late = {rank: f"had not started within {self._exp.grace}" for rank in table.outside}
         for rank in self._pids.keys() - {*team.members} - self.regrouping.later:
             self.regrouping.absent[rank] = ended.get(rank, late.get(rank, ""))
             if rank in ended:
-                membership.forget(rank)
+                table.note(Event.FORGET, rank)
                 self._run._note_lost(rank)
             else:
                 self._run._note(rank, "absent")
         self.regrouping.team = team
         self._run._begin(team)
-        membership.begin(team)
+        table.begin(team)
         for rank in team.members:
             self._handles[rank].order({"team": asdict(team)})
         self._store.metadata |= self.regrouping.metadata()
@@ -204,7 +206,7 @@ class Supervisor:
         if lost and not self._launcher.alive:
             return WorkbenchError(f"{self._launcher.end}, and the ranks with it")
         where = where_lost(self._control, lost, self._exp.iterations)
-        reports = {**self._failures, **self.regrouping.left}
+        reports = {**self._failures, **self._table.left}
         error = what_went_wrong(lost, reports, self._pids, where, now, self.regrouping.lost_last)
         error = error and self.regrouping.named(self._hosts.named(error, self.reports))
         silent = [one for one in self._handles if one.rank not in self.reports]
@@ -224,108 +226,98 @@ class Supervisor:
         return {rank: one for rank, (one, _) in sorted(self.reports.items()) if "failed" in one}
 
     def _any_failed(self) -> bool:
-        return bool(self._failures or self.lost(spare=False) or self.regrouping.left)
+        return bool(self._failures or self.lost(spare=False) or self._table.left)
 
     # -- recovery --
 
-    def _leave_out(self, ranks: Sequence[int]) -> bool:
-        """Have the others go on without these, which do not answer. Returns whether there are
-        any.
-        """
-        for rank in ranks:
-            self.regrouping.out.add(rank)
-            self.regrouping.membership.leave_out(rank)
-            self._run._note(rank, "left out")
-            self.regrouping.call_off()
-        return bool(ranks)
-
     def _goes_on(self) -> bool:
         """Return whether the run recovers from ranks that it has lost; do what is next for that."""
-        regrouping, lost = self.regrouping, self.lost(spare=False)
-        waits = any(one.get("waits") for one in regrouping.left.values())  # for its data
-        cause = (lost or regrouping.left) if self._exp.recovers else waits and not lost
-        if not cause or self._failures or self._refused:
-            return False
-        members = regrouping.team.members  # of those it could spare none leaves any more
-        lost |= {rank: code for rank, code in self.lost(spare=True).items() if rank in members}
-        self._note_lost(lost)
-        regrouping.call_back(lost)
-        lost = {**{rank: 0 for rank in members if rank in regrouping.out}, **lost}
-        live = [rank for rank in regrouping.team.members if rank not in lost]
-        regrouping.corrupt |= {
-            r for one in regrouping.left.values() for r in one.get("corrupt", ())
-        }
-        self._evict([rank for rank in live if rank in regrouping.corrupt])
-        missing = [r for r in live if r not in regrouping.left and r not in self.reports]
-        if missing and not lost and regrouping.meets():
-            return True
-        regrouping.call_off()
-        if missing and self._leave_out(self._quorum.late(missing, lost)):
-            return True
-        if missing:
-            stopped = self._stops.stopped()
-            if {*live} - {*stopped}:  # else no rank would be left that has what is trained
-                self._evict(stopped)
-            self._late = self._late or regrouping.overdue(missing)
-            return self._late is None
-        leavers = [rank for rank in live if regrouping.left.get(rank, {}).get("leaves")]
-        self._send_off({*leavers, *(regrouping.evicted & regrouping.left.keys())} & {*live})
-        if ending := [rank for rank in live if rank in regrouping.evicted or rank in leavers]:
-            self._late = self._late or regrouping.overdue(ending)
-            return self._late is None
-        if not lost:
-            return self._all_live(live)
-        done = {rank: self.reports[rank][0] for rank in live if rank in self.reports}
-        if asked := regrouping.to_report(lost, live, done):
-            for rank in asked:
+        while not self._refused:
+            for action in decide(self._table, self._policy, self._moment()):
+                goes_on = self._carry_out(action)
+            if action.is_last:
+                return goes_on
+        return False
+
+    def _moment(self) -> Moment:
+        """Return what is seen now."""
+        regrouping = self.regrouping
+        return Moment(
+            self._members,
+            self.lost(spare=False),
+            self.lost(spare=True),
+            {rank: one for rank, (one, _) in self.reports.items()},
+            failed=bool(self._failures),
+            timed_out=self._late is not None,
+            called_off=regrouping.called_off,
+            meets=bool(self._control.words[REGROUP] > 0),
+            meeting=regrouping.meeting,
+            waited=regrouping.seconds,
+            late=self._quorum.late,
+            stopped=self._stops.stopped,
+            cut_off=lambda ranks: cut_off(self._control, ranks),
+        )
+
+    def _carry_out(self, action: Action) -> bool:
+        """Do what was decided. Returns whether the run goes on."""
+        what, ranks, lost = action
+        if isinstance(what, Event):
+            self._happens(what, ranks)
+        elif what is Do.CALL_OFF:
+            self.regrouping.call_off()
+        elif what is Do.MEET:
+            self.regrouping.begin_to_meet()
+        elif what in (Do.SPARE, Do.ALL_DONE):
+            self.regrouping.all_done(ranks, spare=what is Do.SPARE)
+        elif what is Do.FORM:
+            return self._regroup(lost, ranks)
+        elif what is Do.TIME_OUT:
+            self._late = self._late or self.regrouping.timed_out(ranks)
+        return what not in (Do.TIME_OUT, Do.END)
+
+    def _happens(self, event: Event, ranks: Sequence[int]) -> None:
+        """Do something with ranks, each of them after the other."""
+        for rank in ranks:
+            if event is Event.EVICT:
+                self.regrouping.call_off()  # before: one that runs again must not train on
+            self._table.note(event, rank)
+            if event is Event.NOTE_END:
+                self._run._note_lost(rank)
+            elif event is Event.LEAVE_OUT:
+                self._run._note(rank, "left out")
+                self.regrouping.call_off()
+            elif event is Event.EVICT:
+                corrupt = Mark.CORRUPT in self._table.row(rank).marks
+                self._run._evict(rank, "corrupt" if corrupt else "evicted")
+            elif event is Event.SEND_OFF:  # all have left their group
+                self._handles[rank].order({"team": None})
+            elif event is Event.ASK:
                 self.reports.pop(rank, None)
                 self._handles[rank].order({"report": True})
-            return True
-        over = live and len(done) == len(live) and not self.lost(spare=False)
-        return not over and self._regroup(lost, [*done])
+
+    def _leave_out_late(self) -> None:
+        """Have the others go on without ranks that do not answer."""
+        if late := self._quorum.late():
+            lost = self.lost(spare=False)
+            ranks = to_leave_out(self._table, self._policy, self._members, late, lost)
+            self._happens(Event.LEAVE_OUT, ranks)
+
+    def _evict_stopped(self) -> bool:
+        """End ranks that are stopped, in a run that goes on without them. Returns whether there are
+        any.
+        """
+        late = self._table.marked(Mark.LATE)
+        stopped = [rank for rank in self._stops.stopped() if rank not in late]
+        self._happens(Event.EVICT, to_evict(self._table, self._policy, stopped))
+        return bool(stopped) and self._policy.recovers
 
     def _note_lost(self, lost: Collection[int]) -> None:
         """Record the ends of these ranks, each once."""
-        for rank in sorted({*lost} - self._noted):
-            self._noted.add(rank)
-            self._run._note_lost(rank)
+        self._happens(Event.NOTE_END, sorted({*lost} - self._table.marked(Mark.NOTED)))
 
-    def _send_off(self, ranks: set[int]) -> None:
-        """Have ranks end by themselves, now that all have left their group: those that were told to
-        go, and evicted ones that run again.
-        """
-        for rank in ranks - self.regrouping.sent_off:
-            self.regrouping.sent_off.add(rank)
-            self._handles[rank].order({"team": None})
-
-    def _evict(self, ranks: Sequence[int]) -> bool:
-        """End ranks that cannot be reached, in a run that goes on without them. Returns whether
-        there are any.
-        """
-        ranks = [rank for rank in ranks if rank not in self.regrouping.out]  # they come back
-        for rank in ranks if self._exp.recovers else ():
-            if rank not in self.regrouping.evicted:
-                self.regrouping.call_off()  # before: one that runs again must not train on
-                self.regrouping.evicted.add(rank)
-                self._run._evict(rank, "corrupt" if rank in self.regrouping.corrupt else "evicted")
-        return bool(ranks) and self._exp.recovers
-
-    def _all_live(self, live: list[int]) -> bool:
-        """Go on where all have left their group and none has ended, as far as is known."""
-        regrouping = self.regrouping
-        hows = {str(one["how"]) for one in regrouping.left.values()}
-        if regrouping.evicts and "silent" in hows and (cut := cut_off(self._control, live)):
-            return self._evict(cut)
-        # One waits for its data, was thawed just as the others gave it up, or is to join.
-        waits = any(one.get("waits") for one in regrouping.left.values())
-        if waits or "stopped" in hows or (self._control.words[REGROUP] > 0 and "ended" not in hows):
-            return self._regroup({}, [rank for rank in live if rank in self.reports])
-        # Ranks know that a peer ended before its parent has told us.
-        return regrouping.seconds() < rank_handle.GONE
-
-    def _regroup(self, lost: Mapping[int, int], done: list[int]) -> bool:
+    def _regroup(self, lost: Mapping[int, int], done: Sequence[int]) -> bool:
         """Have the next team go on. Returns False where the policy ends the run instead."""
-        past = list(self.regrouping.left)
+        stays, waiting = {*self._table.left}, self._table.waiting
         try:
             team = self.regrouping.next_team(lost, done)
         except WorkbenchError as error:
@@ -333,22 +325,17 @@ class Supervisor:
         if team is None:
             self._refused = True
             return False
-        self._noted -= set(team.fresh)
-        self.regrouping.evicted.clear()
-        self.regrouping.corrupt.clear()
-        self.regrouping.out -= {*team.members}
         for rank in team.fresh:
             self.reports.pop(rank, None)
         self._store.metadata |= self.regrouping.metadata()
         self._lost_reports.look(())
         self._run._begin(team)
-        joining = {*team.fresh} & self.regrouping.membership.waiting
-        fields, stays = asdict(team), ({*past} & {*team.members} - {*team.fresh}) | joining
+        joining = {*team.fresh} & waiting
+        fields, stays = asdict(team), (stays & {*team.members} - {*team.fresh}) | joining
         for one in self._handles:
             if one.rank in stays:
                 one.order({"team": fields})
         self._start_ranks([rank for rank in team.fresh if rank not in joining], team)
-        self.regrouping.membership.begin(team)
         return True
 
     def _start_ranks(self, ranks: Sequence[int], team: Team | None) -> None:
@@ -362,16 +349,16 @@ class Supervisor:
         """Start the ranks that are to join; once they are there, ask the others to form a group
         with them at their next boundary. The same for a group without a rank that was told to go.
         """
-        membership, words = self.regrouping.membership, self._control.words
-        if newcomers := membership.expect():
+        table, words = self._table, self._control.words
+        if newcomers := table.expect():
             self._start_ranks(newcomers, None)
-        for rank in membership.outside:
+        for rank in table.outside:
             if self._handles[rank].code is not None:
-                membership.forget(rank)
+                table.note(Event.FORGET, rank)
                 self._run._note_lost(rank)
         leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
-        change = membership.waiting or leaves
-        if change and not words[REGROUP] and words[LOST] <= self.regrouping.team.generation:
+        change = table.waiting or leaves
+        if change and not words[REGROUP] and not self.regrouping.called_off:
             words[REGROUP] = REGROUP_ASKED
 
     def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
@@ -383,16 +370,27 @@ class Supervisor:
             self._take(key.data.rank, message)
 
     def _take(self, rank: int, message: tuple[dict[str, Any], bytearray]) -> None:
-        body, regrouping = message[0], self.regrouping
+        body = message[0]
         if "told" in body:
             self._store.metadata |= merge(self._store.metadata, body["told"])
-        elif "left" in body and rank not in regrouping.out:
-            regrouping.left[rank] = body
         elif "left" in body or "arrived" in body:
-            regrouping.membership.arrive(rank)
-            if "left" in body:
-                regrouping.reports[rank] = body
-            if self._begun:
+            came = "arrived" in body or self._table.leave(rank, body)
+            if "arrived" in body:
+                self._table.note(Event.ARRIVE, rank)
+            if came and self._begun:
                 self._run._note(rank, "arrived")
         else:
             self.reports[rank] = message
+
+
+def policy_of(exp: Experiment) -> Policy:
+    """Return what a run does about losses, by its experiment."""
+    return Policy(
+        exp.recovers,
+        evicts_unreachable(exp),
+        exp.timeout_ns * 1e-9,
+        exp.quorum_timeout_ns * 1e-9 if leaves_out(exp) else 0.0,
+        exp.min_ranks or 1,
+        rank_handle.GONE,
+        lambda: exp.recovery != "restart" and has_roles(exp),
+    )

@@ -34,7 +34,7 @@ def empty_stage(page: Page) -> Locator:
 
 
 def take(stage: Locator, name: str) -> None:
-    """Have the stage replay that run, in place of the one before."""
+    """Have the stage replay that run, instead of the one before."""
     record = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
     message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None}
     header = {**record["header"], **message, "run": {"id": name, **record["run"]}}

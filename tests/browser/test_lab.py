@@ -300,6 +300,11 @@ def test_a_line_to_the_kernel_that_breaks_is_mended(lab: str, open_page: Open) -
         wait_for(lambda n=broken: page.evaluate("0") or len(lines) > n, "another line")
         before = known(stage, "counters")["iteration"]
         wait_for(lambda b=before: known(stage, "counters")["iteration"] > b + 1, "it goes on")
+        # A cell keeps the kernel's main thread busy: until JupyterLab has another thread for the
+        # new line's messages, which a second break would take along, none is heard.
+        for button, held in (("Hold the ranks", True), ("Let them run", False)):
+            stage.get_by_role("button", name=button).last.click()
+            wait_for(lambda h=held: known(stage, "control")["held"] is h, button)
     sees_chunks_move(stage)
     stage.get_by_role("button", name="Stop").last.click()
     wait_for(lambda: known(stage, "state") == "finished", "the end that was asked for")

@@ -169,7 +169,6 @@ assert run.result.ok and gone(run.pids.values())
     assert err.count("[workbench] 1 other run is live") == err.count("\n") == 1, err
 
 
-@pytest.mark.full
 def test_a_fork_of_the_driver_has_no_live_runs(tmp_path: Path) -> None:
     """And does not end its parent's when it drops them."""
     text = (

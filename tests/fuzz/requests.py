@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.fuzz.family import Family
 from tests.fuzz.made_up import damaged, from_a_page, text
-from tests.interface.app.served import Line, Reader, Served, end, launch
+from tests.interface.app.served import IN_USE, Line, Reader, Served, end, launch
 from tests.interface.app.visitor import encoded
 
 ANSWER = 30.0  # seconds for another visitor's page
@@ -230,7 +230,7 @@ class Stranger:
 def server() -> Iterator[dict[str, Family]]:
     """A real ``workbench serve``, which lets no run last."""
     with tempfile.TemporaryDirectory(prefix="workbench-fuzz-") as folder:
-        served = launch(Path(folder), "serve", "--max-runs=1", "--max-minutes=0.05")
+        served = launch(Path(folder), "serve", "--max-runs=1", "--max-minutes=0.05", first=IN_USE)
         try:
             stranger = Stranger(served.until_it_answers())
             yield {

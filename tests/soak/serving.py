@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.interface.app.served import Line, Reader, Served, end, launch
+from tests.interface.app.served import IN_USE, Line, Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.soak.trend import trend
 from workbench.presets import catalogue
@@ -295,7 +295,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="workbench-serve-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder  # what the server's runs write is counted
-        served = launch(Path(folder), "serve", "--max-minutes=600")
+        served = launch(Path(folder), "serve", "--max-minutes=600", first=IN_USE)
         try:
             served.until_it_answers()
             modes = {"runs": runs, "presets": presets, "watchers": watchers, "readers": readers}

@@ -81,6 +81,10 @@ class Served:
         return self
 
 
+# What a server imports once a page is open (serving.warm): first, where its memory is measured.
+IN_USE = "import torch.distributed, plotly.graph_objs\n"
+
+
 def launch(folder: Path, *command: str, first: str = "") -> Served:
     """Start ``workbench`` with these words and a port; it might not answer yet. ``first``: Python
     that it begins with.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interface.app.served import Reader, Served, end, launch
+from tests.interface.app.served import IN_USE, Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.live import complete
 from tests.soak import serving
@@ -25,7 +25,7 @@ LITTLE = 40.0  # MB that a server may grow by for other reasons: what is used fo
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server whose waits are shorter than they otherwise are."""
-    served = launch(tmp_path_factory.mktemp("bounds"), "serve", first=HASTE)
+    served = launch(tmp_path_factory.mktemp("bounds"), "serve", first=IN_USE + HASTE)
     try:
         yield served.until_it_answers()
         assert Reader()(served.url + "/")[0] == 200, "it lives"

@@ -3,7 +3,8 @@
  * The columns of the rows that a page keeps, and how they are unpacked from a message.
  */
 
-const NUMBERS = {
+/** The array of each type of a column. */
+export const NUMBERS = {
   f8: Float64Array,
   i4: Int32Array,
   u4: Uint32Array,

@@ -1,5 +1,6 @@
 // Rows written out, and how Python packs such rows for the wire (workbench/views): for tests
 // without a browser.
+import { NUMBERS } from "../../assets/engine/columns.js";
 import { Table } from "../../assets/engine/table.js";
 import { openCall } from "../../assets/engine/model.js";
 
@@ -87,14 +88,6 @@ export const PASSAGE_LAYOUT = [
   ["algorithm", "u2"],
   ["group", "u2"],
 ];
-const ARRAYS = {
-  f8: Float64Array,
-  i4: Int32Array,
-  u4: Uint32Array,
-  i2: Int16Array,
-  u2: Uint16Array,
-  u1: Uint8Array,
-};
 const TEXTS = new Set(["name", "phase", "lane", "collective", "algorithm", "group"]);
 const SHARED = ["rank", "lane", ...Object.keys(CONTEXT)]; // by the rows of a passage
 
@@ -121,7 +114,7 @@ export function packed(list, strings = [""]) {
   const columns = (layout, items) =>
     layout.forEach(([name, type]) => {
       const size = +type[1];
-      const column = new ARRAYS[type](Math.ceil((size * items.length) / 8) * (8 / size));
+      const column = new NUMBERS[type](Math.ceil((size * items.length) / 8) * (8 / size));
       if (name === "kind") items.forEach((r, i) => (column[i] = KINDS.indexOf(r.kind)));
       else if (TEXTS.has(name)) items.forEach((r, i) => (column[i] = number(r[name])));
       else items.forEach((r, i) => (column[i] = r[name]));

@@ -13,7 +13,7 @@ from tests.live import until
 from workbench import laws
 
 pytestmark = [
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(bool(hosts.missing()), reason=f"not run here: {hosts.missing()}"),
 ]
 
@@ -23,7 +23,7 @@ pytestmark = [
     [
         pytest.param(8, marks=pytest.mark.full),
         pytest.param(24, marks=pytest.mark.cluster),
-        pytest.param(64, marks=pytest.mark.benchmark),  # two cores are too few for them
+        pytest.param(64, marks=pytest.mark.benchmark),  # two cores: often one is lost
     ],
 )
 def test_all_rows_of_all_ranks_arrive_and_nothing_is_left(ranks: int, mark: str) -> None:
@@ -36,12 +36,12 @@ def test_all_rows_of_all_ranks_arrive_and_nothing_is_left(ranks: int, mark: str)
         batch_size=ranks,
         threads=1,
         all_reduce="hierarchical",
-        timeout="900 s",
+        timeout="300 s",
         launcher=f"{hosts.__file__}:OnFour",
     )
     with hosts.namespaces(hosts=4, mbit=1000, delay=0.0002):
         run = wb.run(exp)
-        result = run.wait(1200, check=False)
+        result = run.wait(500, check=False)
     assert result.ok and len(result.losses) == 2, result.error
     events = run.events
     assert run.dropped == 0 and whole(events) and laws.check_events(events) == []

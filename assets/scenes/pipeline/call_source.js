@@ -143,8 +143,10 @@ export class Passes extends DerivedCalls {
   tasksIn(head) {
     if (this.flush) return this.attempts.get(head.key)?.tasks ?? [];
     const near = [...this.index.givenUp];
-    for (let i = head.iteration - REACH; i <= head.iteration + REACH; i++)
-      near.push(...[this.index.iterations.get(i) ?? []].flat());
+    for (let i = head.iteration - REACH; i <= head.iteration + REACH; i++) {
+      const one = this.index.iterations.get(i);
+      if (one) near.push(one);
+    }
     return near
       .flatMap(({ tasks }) => tasks)
       .filter((task) => task.end > head.start && task.start < head.end);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from tests.live import until
 from workbench.common import ipc
+from workbench.launchers.processes import agent as agents
 from workbench.launchers.processes import remote_rank
 from workbench.launchers.processes.channel import Channel
 from workbench.launchers.processes.remote_rank import RemoteRank
@@ -119,6 +121,96 @@ def test_a_rank_that_is_stopped_on_this_machine_has_all_of_it_later(
     assert driver.has == 1 and agent.channel is not None
     for one in (agent, driver):
         one.close()
+
+
+def test_a_connection_through_which_nothing_leaves_stays_open_until_there_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its end would say that the agent has ended; what has not left goes over the next one."""
+    monkeypatch.setattr("workbench.launchers.processes.session.STUCK", 0.1)
+    mine, theirs = socket.socketpair()
+    agent, driver = Session("agent"), Session("driver")
+    agent.join(Encrypted(mine), 0)
+    agent.send({"at": 0}, bytes(1 << 22))
+    until(lambda: agent.stuck)
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):  # and no end of the stream
+        while theirs.recv(1 << 20):
+            pass
+    agent.send({"ping": 1}, passing=True)
+    assert agent.channel is not None and not agent._passing
+    mine, theirs = socket.socketpair()
+    driver.join(Channel(theirs), 0, answers=True)
+    assert ipc.receive(mine)[0] == {"has": 0}  # type: ignore[index]
+    agent.join(Channel(mine), 0)
+    until(lambda: driver.receive() or driver.channel is None)
+    assert driver.has == 1 and not agent.stuck
+    for one in (agent, driver):
+        one.close()
+
+
+class Encrypted(Channel):
+    """A connection that may lead to another host, as far as a session can tell."""
+
+    encrypted = True
+
+
+class Busy(threading.Thread):
+    """A driver that answers each call after so many seconds, one after the other."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.seconds, self.calls = seconds, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.answered: list[socket.socket] = []
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                caller, _ = self.listener.accept()
+                self.calls += 1
+                time.sleep(self.seconds)
+                with contextlib.suppress(OSError):
+                    ipc.send(caller, {"has": 0})
+                    self.answered.append(caller)
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        for one in (self.listener, *self.answered):
+            one.close()
+
+
+def test_an_agent_waits_longer_for_a_driver_that_answers_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that always waited for as long would be answered only after it has given up."""
+    monkeypatch.setattr(agents, "ANSWER", 0.1)
+    monkeypatch.setattr(agents, "AGAIN", 0.01)
+    monkeypatch.setattr(agents, "connect", lambda sock, *_: Encrypted(sock))
+    busy = Busy(0.5)
+    driver = agents.Driver("127.0.0.1", busy.listener.getsockname()[1], "key", "fingerprint")
+    driver._call()
+    assert driver.session.channel is not None and not driver.gone
+    assert 1 < busy.calls < 9
+    driver.session.close()
+    busy.close()
+
+
+def test_an_agent_calls_a_silent_driver_less_often_where_the_network_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agents, "connect", lambda sock, *_: Encrypted(sock))
+    busy = Busy(0.0)
+    driver = agents.Driver("127.0.0.1", busy.listener.getsockname()[1], "key", "fingerprint")
+    waits = [driver._silent]
+    for _ in range(9):
+        driver._call()
+        waits.append(driver._silent)
+    assert waits[:3] == [agents.SILENT, agents.SILENT, 2 * agents.SILENT]  # it had none at first
+    assert waits[-1] == driver.patience / 4
+    driver.session.close()
+    busy.close()
 
 
 class OfAnAgent:

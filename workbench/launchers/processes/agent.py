@@ -46,10 +46,11 @@ from workbench.transports.mpi_job import ranks_by_mpiexec
 from workbench.transports.peer_page import clock_identity
 
 CALL = 30.0  # seconds for the driver to answer an agent that calls
-SILENT = 2.0  # seconds without a byte from the driver: the connection is given up for a new one
+SILENT = 2.0  # seconds without a byte from the driver, at first: the agent calls again
 AGAIN = 0.25  # seconds between two tries to call again
 REACH = 2.0  # seconds for a connection to be there
-ANSWER = 5.0  # seconds for the driver to answer an agent that calls again
+ANSWER = 5.0  # seconds for the driver to answer an agent that calls again, at first
+SLOWER = 2.0  # times: how much longer an agent waits once it has called a driver that was only busy
 FIRST_PATIENCE = 30.0  # seconds to call again, until the driver says how long
 LONGEST = 0.25  # seconds between two looks at what has changed, where cores are busy
 LAST = 2.0  # seconds for the last bytes to leave
@@ -59,6 +60,10 @@ AT_ONCE = 1 << 16  # bytes of what a rank prints that travel together
 class Driver:
     """The way to the driver. ``fingerprint``: of its certificate; "": it is on this machine, and a
     connection that ends is its end.
+
+    A driver whose cores are busy is silent, and answers late, as one is that cannot be reached; and
+    each call makes it busier. So an agent waits longer, for either, each time that the host was
+    reached at the first try: many that call the same driver leave it time to answer.
     """
 
     def __init__(self, host: str, port: int, key: str, fingerprint: str) -> None:
@@ -66,6 +71,7 @@ class Driver:
         self._name = secrets.token_hex(8)  # by which it knows this agent when that calls again
         self.session = Session("workbench agent")
         self.patience = FIRST_PATIENCE
+        self._silent, self._answer = SILENT, ANSWER
         self._hello: dict[str, Any] = {}  # which rank calls
         self.gone = False  # it has ended, or cannot be reached for longer than we wait
         self._calling: threading.Thread | None = None
@@ -94,7 +100,8 @@ class Driver:
         """Call again where the connection has ended, or nothing comes through it any more."""
         session = self.session
         silent = time.monotonic() - session.heard_at
-        if session.channel is not None and (not self._fingerprint or silent < SILENT):
+        hears = not self._fingerprint or silent < self._silent
+        if hears and session.channel is not None and not session.stuck:
             return
         # On this machine a connection ends with the driver, or it has never listened to this one.
         if silent > self.patience or not (self._fingerprint or session.given_up):
@@ -105,28 +112,46 @@ class Driver:
 
     def _call(self) -> None:
         """Call until the driver answers, or has ended."""
-        silent_from = self.session.heard_at
+        session, tries = self.session, 0
+        silent_from = session.heard_at
         while time.monotonic() - silent_from < self.patience:
-            if self.session.channel is not None and self.session.heard_at > silent_from:
+            if session.channel is not None and not session.stuck and session.heard_at > silent_from:
                 return
+            tries += 1
             try:
-                channel = self._channel(socket.create_connection(self._at, timeout=REACH), ANSWER)
-                # All of it: the driver may have hung up before it had read that.
-                ipc.send(channel.socket, {**self._hello, "has": self.session.has})
-                channel.socket.settimeout(ANSWER)
-                answer = ipc.receive(channel.socket)
+                sock = socket.create_connection(self._at, timeout=REACH)
+                if tries == 1 and session.channel is not None:
+                    self._silent = self._longer(self._silent)
+                channel, answer = self._ask(sock)
             except (ConnectionRefusedError, WorkbenchError):
                 break  # no driver listens there any more, or another program does
             except OSError:
-                time.sleep(AGAIN)
-                continue
+                answer = None
             if answer is None:
                 time.sleep(AGAIN)
-            elif answer[0].get("over"):
+            elif answer.get("over"):
                 break
             else:
-                return self.session.join(channel, int(answer[0].get("has", 0)))
+                return session.join(channel, int(answer.get("has", 0)))
         self.gone = True
+
+    def _ask(self, sock: socket.socket) -> tuple[Channel, dict[str, Any] | None]:
+        """Call over this connection. Returns the channel and the driver's answer; None: it has hung
+        up. Raises OSError where there is none in time.
+        """
+        try:
+            channel = self._channel(sock, self._answer)
+            # All of it: the driver may have hung up before it had read that.
+            ipc.send(channel.socket, {**self._hello, "has": self.session.has})
+            channel.socket.settimeout(self._answer)
+            answer = ipc.receive(channel.socket)
+        except TimeoutError:
+            self._answer = self._longer(self._answer)
+            raise
+        return channel, answer[0] if answer is not None else None
+
+    def _longer(self, seconds: float) -> float:
+        return max(seconds, min(SLOWER * seconds, self.patience / 4))
 
     def _channel(self, sock: socket.socket, seconds: float) -> Channel:
         """Return the encrypted end of a connection, where it is to be."""

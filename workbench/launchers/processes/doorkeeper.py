@@ -15,7 +15,8 @@ from typing import Any
 from workbench.common import ipc, threads
 from workbench.launchers.processes.channel import Channel, Identity, accept
 
-HELLO = 5.0  # seconds in which a caller must send its name
+HELLO = 5.0  # seconds in which a caller must begin to speak
+NAME = 30.0  # seconds in which one that has begun must have shown the key: its cores may be busy
 LONGEST_HELLO = 1 << 16  # bytes
 MOST_CALLERS = 64  # without a name yet, besides those that are awaited; then silent ones must go
 _log = logging.getLogger("workbench.launchers")
@@ -92,8 +93,8 @@ class Doorkeeper:
             if self._identity is None:
                 agent = Channel(caller)
             else:
-                agent = accept(caller, self._identity, HELLO)
-            agent.socket.settimeout(HELLO)
+                agent = accept(caller, self._identity, NAME)
+            agent.socket.settimeout(NAME)
             message = ipc.receive(agent.socket, most=LONGEST_HELLO)
             if message is not None and self._is_key(message[0].get("key")):
                 if not self._over:

@@ -90,12 +90,12 @@ class RemoteRank:
 
     def again(self, agent: Channel, hello: Mapping[str, Any]) -> None:
         """Go on over a new connection, which its agent has called for."""
-        over = self._code is not None
-        with contextlib.suppress(OSError):
-            ipc.send(agent.socket, {"has": self._session.has, **({"over": True} if over else {})})
-        if over:
+        if self._code is not None:
+            with contextlib.suppress(OSError):
+                ipc.send(agent.socket, {"has": self._session.has, "over": True})
             return agent.cut()
-        self._session.join(agent, int(hello.get("has", 0)))
+        # The answer is sent once the old connection counts no more: the agent ends that.
+        self._session.join(agent, int(hello.get("has", 0)), answers=True)
 
     @property
     def cut_off(self) -> bool:

@@ -23,7 +23,7 @@ from workbench.launchers.processes.channel import Channel
 MOST_KEPT = 64 << 20  # bytes that wait for the other side, until there is no room for more
 ANSWER_AFTER = 1 << 18  # bytes received, after which the other side is told at once
 _AT_ONCE = 1 << 16  # bytes
-STUCK = 10.0  # seconds in which not one byte has left for another host: the connection is given up
+STUCK = 10.0  # seconds in which not one byte has left for another host: a new one is needed
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class _Stream:
 
     channel: Channel
     heard: bool = False  # whether anything has come through it
+    stuck: bool = False  # nothing leaves through it any more
     frames: ipc.Frames = field(default_factory=ipc.Frames)
 
 
@@ -48,6 +49,9 @@ class Session:
 
     ``heard_at``: when bytes last came, by the monotonic clock. ``given_up``: nothing came through
     the connection that ended last: the other side had not waited for the answer to its call.
+
+    A connection through which nothing leaves stays open until there is another: its end says that
+    the process at this end has ended, and where cores are busy it says so falsely.
     """
 
     def __init__(self, name: str) -> None:
@@ -93,8 +97,16 @@ class Session:
         """Whether the other side has all that was sent."""
         return self._peer_has >= self._number
 
-    def join(self, channel: Channel, peer_has: int) -> None:
-        """Go on over a new connection. ``peer_has``: the last number that the other side has."""
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing leaves through the present connection any more."""
+        stream = self._stream
+        return stream is not None and stream.stuck
+
+    def join(self, channel: Channel, peer_has: int, answers: bool = False) -> None:
+        """Go on over a new connection. ``peer_has``: the last number that the other side has.
+        ``answers``: the other side has called, and is told first what has come here.
+        """
         with self._news:
             before, self._stream = self._stream, _Stream(channel)
             # On this machine the other side takes it, or ends; it may be stopped for minutes.
@@ -102,6 +114,8 @@ class Session:
             self._let_go(peer_has)
             self._sent = self._peer_has
             self._passing.clear()
+            if answers:
+                self._passing.append(_Message({}, b""))
             self.heard_at = time.monotonic()
             self._news.notify_all()
         if before is not None:
@@ -127,7 +141,9 @@ class Session:
     def finish(self, seconds: float) -> None:
         """End the session, as soon as all that was sent has left; after so many seconds, anyhow."""
         with self._news:
-            self._news.wait_for(lambda: self._stream is None or not self._unsent, seconds)
+            self._news.wait_for(
+                lambda: self._stream is None or self._stream.stuck or not self._unsent, seconds
+            )
             stream, self._stream = self._stream, None
             self._over = True
             self._news.notify_all()
@@ -152,7 +168,7 @@ class Session:
             if self._over:
                 return
             if passing:
-                if self._stream is not None:
+                if self._stream is not None and not self._stream.stuck:
                     self._passing.append(_Message(message, payload))
             else:
                 self._number += 1
@@ -214,7 +230,7 @@ class Session:
 
     def _next(self) -> tuple[_Message, _Stream] | None:
         """Return what is to be sent next, and where to; None: nothing is."""
-        if self._stream is None:
+        if self._stream is None or self._stream.stuck:
             return None
         if self._passing:
             return self._passing.popleft(), self._stream
@@ -244,5 +260,7 @@ class Session:
                     view = memoryview(part)
                     while view:
                         view = view[stream.channel.socket.send(view) :]
+            except TimeoutError:
+                stream.stuck = True
             except OSError:
                 self.part(stream.channel)

@@ -61,6 +61,12 @@ def test_an_experiment_can_be_written_without_torch() -> None:
     assert in_a_new_interpreter(code) == "[]"
 
 
+def test_a_laboratory_compiles_no_grammars_of_addresses() -> None:
+    """By way of plotly, nbformat and jsonschema it did: most of what ``wb.lab()`` took."""
+    code = "import sys, workbench as wb; wb.lab(); print('lark' in sys.modules)"
+    assert in_a_new_interpreter(code) == "False"
+
+
 ORDERS = [
     "import workbench, importlib.util as i; i.find_spec('torch')",  # looks for it, as polars does
     "import torch, workbench",

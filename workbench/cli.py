@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from workbench import __version__
 from workbench.common.output_files import make_ready
 from workbench.common.units import counted
 from workbench.interface.command_line import NO_USER_INTERFACE, Commands, Port, fail
 from workbench.interface.job_commands import add as add_job_commands
+from workbench.interface.preset_commands import Name as PresetName
+from workbench.interface.preset_commands import experiment_of, presets
 
 if TYPE_CHECKING:
-    from workbench.experiment.spec import Experiment
+    from workbench.runs.run import Run
 
 INTERRUPTED = 130  # the shell's exit status for Ctrl-C
 FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
@@ -34,6 +36,7 @@ app = Commands(
     rich_markup_mode="markdown",  # which fills the lines of a paragraph
     pretty_exceptions_show_locals=False,
 )
+app.command()(presets)
 console = Console(highlight=False, soft_wrap=True)
 
 # What a server is asked to be, where the words are long.
@@ -104,16 +107,36 @@ DataFolders = Annotated[
 ]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"workbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version, and end.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """See distributed training happen: real ranks, every chunk recorded."""
+
+
 @app.command()
 def run(
     spec: Annotated[
         Path | None,
         typer.Argument(
             help="The experiment, as YAML; with --resume: that of the checkpoint.",
+            metavar="SPEC",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
+    preset: PresetName = None,
     resume: Annotated[
         Path | None,
         typer.Option(help="Go on from the newest checkpoint in this folder, or from this one."),
@@ -129,24 +152,25 @@ def run(
     launcher_options: LauncherOptions = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Run the experiment that SPEC describes. What was recorded is saved even if the run fails."""
+    """Run the experiment that SPEC describes, or a preset. What was recorded is saved even if the
+    run fails.
+    """
     import workbench as wb
-    from workbench.runs.launching import command_of, launch_in_words, launched_by
-    from workbench.runs.progress import in_words
+    from workbench.runs.launching import command_of, launched_by
 
     if dry_run and (save or html):
         fail(wb.SpecError("--dry-run runs nothing that could be written: no --save, no --html"))
     try:
-        experiment = _experiment(spec, resume, scenario, allow_code)
+        experiment, facts = experiment_of(spec, preset, resume, scenario, allow_code)
         experiment = launched_by(experiment, launcher, launcher_options)
         if dry_run:
             return console.print(command_of(experiment), markup=False)
         for out in filter(None, (save, html)):
             make_ready(out, "the run")  # now, not after an hour of training
         live = wb.run(experiment)
+        live.store.metadata |= facts
         with suppress(KeyboardInterrupt):  # the ranks have ended by then; what there is, is saved
             live.wait(check=False, progress=True)
-        result = live.result
         if save:
             live.store.save(save)
             console.print(f"saved {save}; wb.load({str(save)!r}) reads it")
@@ -157,47 +181,36 @@ def run(
         fail(error)
     finally:
         wb.shutdown()
-    if result.error:
-        fail(result.error)
-    words = in_words(result, live.dropped), launch_in_words(live.store.metadata), live.recovery()
-    console.print(*map(str, filter(None, words)), sep="\n", markup=False)
-    if len(result.losses) < experiment.iterations:
+    _print_result(live)
+
+
+def _print_result(live: Run) -> None:
+    """Print how a run has ended, and end with its status."""
+    from workbench.runs.launching import launch_in_words
+    from workbench.runs.progress import in_words
+
+    if live.result.error:
+        fail(live.result.error)
+    how = in_words(live.result, live.dropped), launch_in_words(live.store.metadata)
+    console.print(*map(str, filter(None, (*how, live.recovery()))), sep="\n", markup=False)
+    if len(live.result.losses) < live.experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)
-
-
-def _experiment(
-    spec: Path | None, resume: Path | None, scenario: Path | None, allow_code: bool
-) -> Experiment:
-    """Return what to run: of a spec, or of a checkpoint, with a scenario's faults."""
-    import workbench as wb
-    from workbench.runs.checkpoints import experiment_of
-
-    if spec is None and resume is None:
-        raise wb.SpecError("name the experiment's YAML file, or --resume FOLDER")
-    if spec is None:
-        experiment = experiment_of(cast(Path, resume), allow_code=allow_code)
-    else:
-        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
-        if resume is not None:
-            experiment = experiment.replace(resume=str(resume))
-    if scenario is not None:
-        experiment = wb.Scenario.from_yaml(scenario).on(experiment)
-    return experiment
 
 
 @app.command()
 def chaos(
     spec: Annotated[
-        Path, typer.Argument(help="The experiment, as YAML.", exists=True, dir_okay=False)
+        Path,
+        typer.Argument(
+            help="The experiment, as YAML.", metavar="SPEC", exists=True, dir_okay=False
+        ),
     ],
     minutes: Annotated[float, typer.Option(help="For how long; Ctrl-C ends it.", min=0)] = 30.0,
     seed: Annotated[int, typer.Option(help="Decides the faults of every run.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the run to begin with.", min=0)] = 0,
     runs: Annotated[int | None, typer.Option(help="At most so many runs.", min=1)] = None,
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Allow a spec that carries source code to run it.")
-    ] = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Run the experiment that SPEC describes again and again, with random faults.
 
@@ -246,7 +259,7 @@ def lab(
     if not find_spec("jupyterlab"):
         fail(NO_USER_INTERFACE)
     from workbench.common.errors import WorkbenchError
-    from workbench.interface.chapter_copies import bring
+    from workbench.interface.chapter_copies import bring, trust
 
     first = find_notebook()
     folder = folder or first.parent.parent / "runs" / "chapters"
@@ -257,7 +270,7 @@ def lab(
     for beside in (one for one in written if " new" in one.stem):
         console.print(f"You have edited a chapter that has changed: yours stays, {beside} is new.")
     if first.parent == Path(__file__).parent.parent / "notebooks":
-        _trust(written)
+        trust(written)
     notebook = folder / first.name
     console.print(f"JupyterLab opens {notebook}. Shift-Enter runs a cell. Here: Ctrl-C ends it.")
     # No question about news over the first picture, and none at Ctrl-C: there may be no terminal.
@@ -269,20 +282,6 @@ def lab(
         options.append("--allow-root")  # a container's only user; refused otherwise
     command = [sys.executable, "-m", "jupyterlab", str(notebook), *options, *context.args]
     os.execv(sys.executable, command)
-
-
-def _trust(copies: Iterable[Path]) -> None:
-    """Sign copies of the workbench's own chapters as they are on disk.
-
-    A user who opens them this way runs our code anyway; without it Jupyter leaves out interactive
-    pictures.
-    """
-    import nbformat
-    from nbformat.sign import NotebookNotary
-
-    notary: Any = NotebookNotary()  # type: ignore[no-untyped-call]
-    for file in copies:
-        notary.sign(nbformat.read(file, as_version=4))  # type: ignore[no-untyped-call]
 
 
 @app.command()

@@ -17,6 +17,7 @@ import workbench as wb
 from tests.live import PATIENCE, over_in_the_end
 from tests.pairwise import first
 from workbench.cli import app as cli
+from workbench.presets.catalogue import named, presets
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "workbench.cli"]
@@ -122,8 +123,66 @@ def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(
     words = ["run", "spec.yaml", "--allow-code", "--save", "a.parquet"]
     done = in_this_process(monkeypatch, *words, cwd=tmp_path)
     assert done.exit_code == 1, done.output
-    assert "RankError" in done.stderr and "on purpose" in done.stderr
+    assert done.stderr.startswith("error: rank ") and "on purpose" in done.stderr
     assert (tmp_path / "a.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "error"),
+    [
+        (["run"], 1, "name the experiment's YAML file, --preset NAME, or --resume FOLDER"),
+        (["run", "--nope"], 2, "no such option: --nope"),
+        (["run", "nofile.yaml"], 2, "invalid value for 'SPEC': file 'nofile.yaml' does not exist"),
+        (["run", "wrong.yaml"], 1, "Experiment.ranks = -3: "),
+        (["run", "--preset", "A slwo link"], 1, "there is no preset 'A slwo link' (did you mean "),
+        (["run", "--preset", "stragler"], 1, "there is no preset 'stragler' (did you mean "),
+        (["run", "wrong.yaml", "--preset", "Two ranks"], 1, "wrong.yaml and --preset are two"),
+        (["open", "wrong.yaml"], 1, "wrong.yaml: expected a Parquet file"),
+        (["serve", "--port", "99999999"], 2, "invalid value for '--port': "),
+        (["frobnicate"], 2, "no such command 'frobnicate'"),
+        (["chaos"], 2, "missing argument 'SPEC'"),
+    ],
+)
+def test_errors_of_all_commands_look_the_same(
+    words: list[str], status: int, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrong.yaml").write_text("ranks: -3\n")
+    done = in_this_process(monkeypatch, *words, cwd=tmp_path)
+    assert done.exit_code == status and done.stderr.startswith(f"error: {error}"), done.stderr
+    assert "Error:" not in done.output and "─" not in done.output and done.stdout == ""
+
+
+def test_the_end_that_an_experiment_plans_is_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = wb.Kill(rank=1, at_iteration=2)
+    wb.Experiment(ranks=2, iterations=5, faults=[plan]).to_yaml(tmp_path / "spec.yaml")
+    done = in_this_process(monkeypatch, "run", "spec.yaml", cwd=tmp_path)
+    assert done.exit_code == 1 and f"a fault of the experiment, {plan!r}, ended" in done.stderr
+    assert "rror" not in done.output
+
+
+def test_presets_are_listed_and_run_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = in_this_process(monkeypatch, "presets", cwd=tmp_path).stdout.splitlines()
+    for name, preset in presets().items():
+        at = next(at for at, line in enumerate(listed) if line.startswith(f"  {name} · "))
+        assert f"{preset.experiment.ranks} rank" in listed[at] and preset.words in listed[at + 1]
+    assert {named(one).name for one in ("a-SLOW_link", "A slow li")} == {"A slow link"}
+    for unclear in ("slow link", ""):  # also of "Pipeline: slow links"; of all
+        with pytest.raises(wb.SpecError, match="They are: 'Ring of four'"):
+            named(unclear)
+    words = ["run", "--preset", "samples dealt", "--save", "a.parquet"]
+    done = in_this_process(monkeypatch, *words, cwd=tmp_path)
+    assert done.exit_code == 0 and "80 iterations in " in done.stdout, done.output
+    metadata = wb.load(tmp_path / "a.parquet").store.metadata
+    assert presets()["Samples, dealt out"].facts().items() <= metadata.items()
+
+
+def test_the_version_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = in_this_process(monkeypatch, "--version", cwd=tmp_path)
+    assert (done.exit_code, done.stdout) == (0, f"workbench {wb.__version__}\n")
 
 
 @pytest.mark.full

@@ -88,19 +88,21 @@ def test_a_rank_that_survivors_report_before_its_exit_code_comes_is_in_the_recor
 @pytest.mark.timing
 def test_a_rank_killed_while_others_compute_is_named_as_soon() -> None:
     """A rank that sleeps in a long forward cannot see it: it is not waited for."""
-    with started(pad_compute="60 s") as run:
+    planned = (wb.Kill(rank=2, at_iteration=1),)  # it does not come to it
+    with started(pad_compute="60 s", faults=planned) as run:
         training(run, 0)
         until(lambda: of(run.events, kind="load").height == 3, what="all compute")
         run.kill(2)
         error, seconds = failure(run)
-    assert isinstance(error, wb.PeerLost) and error.rank == 2 and seconds < SOON * crowding()
-    assert "rank 0: in forward" in str(error)
+    assert isinstance(error, wb.PeerLost) and error.rank == 2 and error.planned == ""
+    assert seconds < SOON * crowding() and "ranks 0, 1 and 2: in forward" in str(error)
 
 
 def test_a_kill_of_the_experiment_happens_at_its_iteration() -> None:
     with started(faults=(wb.Kill(rank=1, at_iteration=4),)) as run:
         error, _ = failure(run)
     assert isinstance(error, wb.PeerLost) and "in iteration 5" in str(error)
+    assert error.planned == "Kill(rank=1, at_iteration=4)" and error.planned in str(error)
     events = run.events
     assert of(events, kind="fault", name="kill", rank=1)["iteration"].to_list() == [4]
     assert of(events, rank=1)["iteration"].max() == 4

@@ -31,6 +31,7 @@ from typing import Any, overload
 
 import polars as pl
 
+from workbench.common.names import named_ranks
 from workbench.common.units import counted, print_size
 from workbench.store.recoveries import Recovery, absent_of, recoveries_of
 
@@ -335,5 +336,4 @@ def _ranks(ranks: Sequence[int]) -> str:
     """Return "rank 2", "ranks 0, 1 and 3", "12 ranks"."""
     if len(ranks) > MOST_NAMED:
         return f"{len(ranks)} ranks"
-    *most, last = map(str, ranks)
-    return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
+    return named_ranks(ranks)

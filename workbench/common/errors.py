@@ -32,7 +32,7 @@ user took it away; its replica was wrong, and the driver ended it; it did
 not answer in time, and the others went on without it.
 """
 
-FIELDS = ("rank", "peer", "how", "code", "doing", "found_by")  # of an error, beside its message
+FIELDS = ("rank", "peer", "how", "code", "doing", "found_by", "planned")  # beside its message
 
 
 class WorkbenchError(Exception):
@@ -41,8 +41,9 @@ class WorkbenchError(Exception):
     ``rank`` is the rank that failed, ``how`` it failed, ``code`` the exit code of its process (-9:
     killed by signal 9). ``peer`` is the rank that depended on it, or that it depended on.
     ``doing`` is the operation that was under way: on ``peer`` if there is one, else on ``rank``.
-    ``found_by`` is the rank that found the failure. -1, 0 and "" stand for what is not known, or
-    does not apply. ``under_way`` holds the last report of each rank, where the driver raises the
+    ``found_by`` is the rank that found the failure. ``planned`` is the fault of the experiment that
+    caused it, as Python writes it. -1, 0 and "" stand for what is not known, or does not apply.
+    ``under_way`` holds the last report of each rank, where the driver raises the
     error of a run, and ``result`` what the failed run left.
     """
 
@@ -58,11 +59,12 @@ class WorkbenchError(Exception):
         code: int = 0,
         doing: str = "",
         found_by: int = -1,
+        planned: str = "",
         under_way: Iterable[LastReport] = (),
     ) -> None:
         super().__init__(message)
         self.rank, self.peer, self.how, self.code = rank, peer, how, code
-        self.doing, self.found_by = doing, found_by
+        self.doing, self.found_by, self.planned = doing, found_by, planned
         self.under_way = tuple(under_way)
 
     def as_fields(self) -> dict[str, Any]:

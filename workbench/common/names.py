@@ -27,5 +27,11 @@ def nearest(word: str, names: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(repr(by_lower[one]) for one in close)}?)" if close else ""
 
 
+def named_ranks(ranks: Iterable[int]) -> str:
+    """Return "rank 2", or "ranks 0, 1 and 3"."""
+    *most, last = map(str, ranks)
+    return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
+
+
 def listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"

@@ -34,7 +34,8 @@ def watch(
         str,
         typer.Argument(
             help="The folder that WORKBENCH_TRACE names, which may come later; or the address of "
-            "an attached job's page."
+            "an attached job's page.",
+            metavar="JOB",
         ),
     ],
     port: Port = DEFAULT_PORT,
@@ -114,7 +115,8 @@ def stacks(
     process: Annotated[
         int | None,
         typer.Argument(
-            help="The job's torchrun or mpiexec, or one of its ranks: a process number."
+            help="The job's torchrun or mpiexec, or one of its ranks: a process number.",
+            metavar="PROCESS",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every thread's whole stack.")] = False,
@@ -155,7 +157,8 @@ def open_files(
         list[Path],
         typer.Argument(
             help="A saved run, a trace folder, or files of torch's profiler or flight recorder, of "
-            "Horovod or Chakra: one a rank, or their folder."
+            "Horovod or Chakra: one a rank, or their folder.",
+            metavar="FILE",
         ),
     ],
     port: Port = DEFAULT_PORT,

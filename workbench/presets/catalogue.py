@@ -20,6 +20,8 @@ from functools import cached_property
 from types import ModuleType
 
 from workbench.common import extensions
+from workbench.common.errors import SpecError, short
+from workbench.common.names import listed, nearest
 from workbench.experiment.spec import Experiment
 
 
@@ -74,6 +76,27 @@ def presets() -> dict[str, Preset]:
         for file in _files()
         for name, words, make in file.presets()
     }
+
+
+def named(name: str) -> Preset:
+    """Return the preset of a name: without regard to case, spaces and punctuation, and a part of
+    the name is enough where no other has it. Raises SpecError, with all names.
+    """
+    known = presets()
+    by_letters = {_letters(one): one for one in known}
+    word = _letters(name)
+    having = [one for letters, one in by_letters.items() if word and word in letters]
+    if word in by_letters or len(having) == 1:
+        return known[by_letters.get(word) or having[0]]
+    near = f" (did you mean {' or '.join(map(repr, having))}?)" if having else nearest(name, known)
+    raise SpecError(
+        f"there is no preset {short(name)}{near}. workbench presets says what each shows. They "
+        f"are: {listed(map(repr, known))}"
+    )
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _scene(file: ModuleType, name: str) -> str:

@@ -20,10 +20,15 @@ from workbench.checkpoints.parts import Parts
 from workbench.experiment.spec import Corrupt, Experiment
 from workbench.recording.events import CODE
 from workbench.recording.recorder import Recorder
-from workbench.shared_memory.control_block import CORRUPT, CORRUPTIONS, LOADS, STRUCK, Control
+from workbench.shared_memory.control_block import (
+    BY_HAND,
+    CORRUPT,
+    CORRUPTIONS,
+    LOADS,
+    STRUCK,
+    Control,
+)
 from workbench.store.skipped import Skipped
-
-BY_HAND = "by hand"  # the group of a row of what the user asked for
 
 
 @dataclass

@@ -13,9 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import How, LastReport, PeerLost, WorkbenchError, from_fields
+from workbench.common.names import named_ranks
+from workbench.experiment.faults import Corrupt, FailToStart, Fault, Kill, Preempt
 from workbench.launchers.processes.rank_handle import LocalRank
 from workbench.rank.stack_dumps import ASK
-from workbench.shared_memory.control_block import ITERATION, Control
+from workbench.shared_memory.control_block import BY_HAND, ITERATION, Control
 from workbench.shared_memory.segments import describe_end, how_it_ended, process_state
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.launchers.processes.launcher import RankHandle
     from workbench.rank.stack_dumps import Lookout
+    from workbench.store.event_store import Store
+
+_FATAL = r"kill|preempt|fail to start|corrupt .*"  # names of rows of faults that may end a run
 
 Reports = Mapping[int, Mapping[str, Any]]  # of the ranks that failed, as rank/main.py sends them
 
@@ -45,7 +50,7 @@ def what_went_wrong(
     if lost:
         rank, code = min(lost.items())
         under_way = _under_way(failures, now)
-        more = "Under way: " + ("; ".join(map(str, under_way)) or "nothing is known")
+        more = "Under way: " + ("; ".join(_merged(under_way)) or "nothing is known")
         if rank in last:
             more = "All other ranks had finished, and none has what this rank had to report"
         return PeerLost(
@@ -64,6 +69,35 @@ def what_went_wrong(
     if lone:  # a rank that was told to end meanwhile knows nothing of it
         return from_fields(next(iter(lone.values())))
     return None
+
+
+def name_planned(exp: Experiment, error: WorkbenchError, store: Store) -> None:
+    """Have the error name the fault of the experiment that caused it, if one did: the last that
+    befell the rank that failed, unless its user did that.
+    """
+    import polars as pl
+
+    text = pl.col("kind", "name", "lane", "group").cast(pl.String)
+    struck = pl.when(pl.col("rank") < 0).then("peer").otherwise("rank")
+    faults = store.scan().filter(struck == error.rank).with_columns(text)
+    fatal = faults.filter(kind="fault").filter(pl.col("name").str.contains(f"^({_FATAL})$"))
+    for row in fatal.sort("end_ns").tail(1).collect().iter_rows(named=True):
+        causes = [one for one in exp.faults if _row_of(one) == (error.rank, row["name"])]
+        if not causes or row["lane"] == "driver" or row["group"] == BY_HAND:
+            continue
+        cause = min(causes, key=lambda one: getattr(one, "at_iteration", -1) != row["iteration"])
+        error.planned = repr(cause)
+        error.args = (f"a fault of the experiment, {cause!r}, ended the run: {error}",)
+
+
+def _row_of(fault: Fault) -> tuple[int, str]:
+    """Return the rank that a fault ends, and the name of its row."""
+    match fault:
+        case Corrupt(rank=rank, kind=kind):
+            return rank, f"corrupt {kind}"
+        case Kill(rank=rank) | Preempt(rank=rank) | FailToStart(rank=rank):
+            return rank, fault.fault.replace("_", " ")
+    return -1, ""
 
 
 def where_lost(control: Control, lost: Iterable[int], iterations: int) -> dict[int, int]:
@@ -139,6 +173,17 @@ def _under_way(failures: Reports, now: pl.DataFrame) -> list[LastReport]:
     return [one for _, one in sorted((standing | raised).items())]
 
 
+def _merged(reports: Iterable[LastReport]) -> Iterator[str]:
+    """Yield the reports in words; those of ranks that tell of the same are one."""
+    alike: dict[object, list[LastReport]] = {}
+    for one in reports:
+        error = one.error and tuple(one.error.get(name) for name in ("rank", "peer", "doing"))
+        alike.setdefault(error or one.words, []).append(one)
+    for group in alike.values():
+        words = min((one.words for one in group), key=len)
+        yield f"{named_ranks(one.rank for one in group)}: {words}"
+
+
 def _fields(report: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in report.items() if name not in ("failed", "text")}
 
@@ -192,22 +237,24 @@ def read_facts(text: str) -> dict[str, Any] | None:
     """Return the facts of ``as_facts`` from untrusted JSON; None if it is something else."""
     try:
         facts = json.loads(text)
-        blank = WorkbenchError().as_fields()
         reports = [
             LastReport(int(one["rank"]), str(one["words"]), str(one["doing"]), _error(one["error"]))
             for one in facts["under_way"]
         ]
-        fields = {name: type(value)(facts[name]) for name, value in blank.items()}
-        return {**fields, "under_way": [asdict(one) for one in reports]}
+        return {**_fields_of(facts), "under_way": [asdict(one) for one in reports]}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
 def _error(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if report is None:
-        return None
+    return None if report is None else _fields_of({"text": "", **report}, "text")
+
+
+def _fields_of(error: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    """Return the fields of an error; a run that was saved earlier did not tell of ``planned``."""
+    values = {"planned": "", **error}
     blank = WorkbenchError().as_fields()
-    return {name: type(blank[name])(report[name]) for name in blank if name != "text"}
+    return {name: type(blank[name])(values[name]) for name in blank if name not in without}
 
 
 def summary(facts: Mapping[str, Any]) -> str:
@@ -218,7 +265,8 @@ def summary(facts: Mapping[str, Any]) -> str:
     if facts["kind"] != "PeerLost" or rank < 0 or not doing:
         return ""
     if peer < 0:
-        return f"Rank {rank} {how_it_ended(facts['code'])} in {doing}"
+        planned = ", as the experiment planned" if facts["planned"] else ""
+        return f"Rank {rank} {how_it_ended(facts['code'])} in {doing}{planned}"
     words = "left the group" if facts["how"] == "left" else "ended"
     return f"Rank {rank} {words} while rank {peer} was in {doing}"
 

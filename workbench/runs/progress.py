@@ -229,6 +229,6 @@ def in_words(result: Result, dropped: int) -> str:
     loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""
     return (
         f"{counted(len(result.losses), 'iteration')} in {result.wall_seconds:.2f} s "
-        f"({speed:.0f} per second), {loss}{moved / 1e6:,.1f} MB sent by "
+        f"({speed:.{0 if speed >= 1 else 2}f} per second), {loss}{moved / 1e6:,.1f} MB sent by "
         f"{counted(len(result.bytes_sent), 'rank')}, {counted(dropped, 'record')} dropped"
     )

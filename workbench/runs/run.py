@@ -35,7 +35,7 @@ from workbench.recording.recorder import read_meters
 from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_now
 from workbench.runs.display_mixin import Shown
 from workbench.runs.elastic import Elastic
-from workbench.runs.failure import as_facts, how_of
+from workbench.runs.failure import as_facts, how_of, name_planned
 from workbench.runs.launching import (
     costs_of,
     launcher_for,
@@ -161,6 +161,8 @@ class Run(Elastic, Lifetime, Shown):
             supervisor.follow()
             self._group.collector.drain()
             error = supervisor.error(self.store.now)
+            if error is not None:
+                name_planned(self.experiment, error, self.store)
             result = outcome(
                 supervisor.reports,
                 supervisor.gone,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.common.errors import WorkbenchError
+from workbench.common.names import named_ranks
 from workbench.rank.stack_dumps import Place
 from workbench.runs.running_job import RankProcess
 
@@ -141,13 +142,14 @@ def findings(ranks: Sequence[RankStack], waits: Sequence[str] = ()) -> list[str]
     first = ranks[0].process
     if missing := sorted(set(range(first.ranks)) - {one.process.rank for one in ranks}):
         sentences.append(
-            f"{_named(missing)} of {first.ranks} {_is(missing)} not on this host, or ended."
+            f"{named_ranks(missing).capitalize()} of {first.ranks} {_is(missing)} not on this "
+            "host, or ended."
         )
     groups = _grouped(ranks, lambda one: one.words)
     for where, members in groups.items():
         still = "" if any(one.moved for one in members) else f", and {_has(members)} not moved"
         numbers = [one.process.rank for one in members]
-        sentences.append(f"{_named(numbers)} {_is(numbers)} {where}{still}.")
+        sentences.append(f"{named_ranks(numbers).capitalize()} {_is(numbers)} {where}{still}.")
     if waits:
         return [*sentences, *waits]
     calls = _grouped(ranks, lambda one: one.main.operation)
@@ -157,7 +159,7 @@ def findings(ranks: Sequence[RankStack], waits: Sequence[str] = ()) -> list[str]
         late = [one.process.rank for one in outside]
         if operation != "backward":
             sentences.append(
-                f"{operation} ends when {_named(late).lower()} {_has(outside)} joined it."
+                f"{operation} ends when {named_ranks(late)} {_has(outside)} joined it."
             )
     elif len(calls) == 1 and len(ranks) > 1 and not any(one.moved for one in ranks):
         (operation,) = calls
@@ -180,13 +182,6 @@ def _grouped(
     for one in ranks:
         groups[key(one)].append(one)
     return groups
-
-
-def _named(ranks: Sequence[int]) -> str:
-    """Return "Rank 1" or "Ranks 0, 2 and 3"."""
-    if len(ranks) == 1:
-        return f"Rank {ranks[0]}"
-    return f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
 def _is(items: Sequence[object]) -> str:

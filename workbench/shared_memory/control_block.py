@@ -94,6 +94,7 @@ RUN_WORDS, RANK_WORDS, LINK_WORDS = 24, 24, 4
 UNITS = ("chunk", "step", "iteration")
 STARTING, TRAINING, DONE = range(3)
 CORRUPTIONS = ("nan", "raises", "shape", "bitflip")  # the kinds of ``wb.Corrupt``
+BY_HAND = "by hand"  # the group of a row of one that the user asked for, not the experiment
 ABORTED = "the run was aborted by its driver"  # the words of a rank that ends because ABORT is set
 OUTDATED = "a rank was lost, and the others form a new group"  # their words, where LOST is set
 STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first iteration not to run

@@ -13,13 +13,16 @@ function holdRanks(stage) {
 
 /** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */
 const actionsOf = (stage) => {
-  const { playback, scenes, known, screen, tools } = stage;
+  const { playback, scenes, known, screen, tools, walk } = stage;
   return {
     " ": () => playback.toggle(),
     l: () => playback.live(),
     L: () => playback.live(),
-    ArrowLeft: () => playback.step(-1),
-    ArrowRight: () => playback.step(1),
+    ArrowLeft: () => (walk.isOpen ? walk.go(-1) : playback.step(-1)),
+    ArrowRight: () => (walk.isOpen ? walk.go(1) : playback.step(1)),
+    w: () => walk.open(),
+    W: () => walk.open(),
+    ...(walk.isOpen ? { Escape: () => walk.close() } : {}),
     "+": () => playback.faster(1),
     "=": () => playback.faster(1),
     "-": () => playback.faster(-1),

@@ -23,7 +23,10 @@
  *   it shows single calls, also of a run with other units; alone: where it is offered
  *   no other scene is; lookNext: why the overview sends a reader there;
  *   meaning: what training together means in a run whose picture it is
- * @typedef {SceneModule & {name: string, label: string, order: number}} Scene
+ * @typedef {SceneModule & {name: string, label: string, order: number,
+ *   walk?: {marks: Record<string, string | string[]>,
+ *   steps: import("../engine/walk_steps.js").Step[]}}} Scene
+ *   walk: what is in its walk.json, the marks that steps may name, by selector or "" if it is drawn
  */
 import { ledByArrow } from "./arrow_keys.js";
 import { sourceOf } from "../engine/call_source.js";

@@ -22,7 +22,8 @@ const WIDEST = 960; // px: a moving picture is no wider
 export function momentNow(stage) {
   const look = stage.look(performance.now());
   const { call, t, choice } = look;
-  return { scene: stage.scenes.current?.name ?? "", t, call: call?.number ?? 0, choice };
+  const scene = stage.scenes.current?.name ?? "";
+  return { scene, t, call: call?.number ?? 0, choice, walk: stage.walk.link };
 }
 
 /**

@@ -14,7 +14,7 @@
  *   the moment of the run at a place of it
  * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[],
  *   title(look: Look): string, sentence(look: Look): string, badges?(look: Look): string[],
- *   step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score,
+ *   places?(look: Look): any[], step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score,
  *   end(): void}} View
  */
 import { feedView } from "./feed.js";
@@ -27,6 +27,7 @@ import { refreshTexts } from "./texts.js";
 import { RankTrials } from "./rank_trials.js";
 import { TimeBar } from "./time_bar.js";
 import { Tools } from "./tools.js";
+import { Walk } from "./walk.js";
 import { atStuck } from "../engine/blocked.js";
 import { isCall } from "../engine/call_source.js";
 import { momentOfText, momentOfAddress } from "../engine/moment.js";
@@ -51,7 +52,7 @@ const FRAME = `
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div><section class="wb-why" aria-label="Why was it this slow?" hidden></section></div></aside>
   </div>
   <div class="wb-time"></div>
-  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all<span class="wb-hold-hint"> · H holds the ranks</span> · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all<span class="wb-hold-hint"> · H holds the ranks</span> · W walks you through: ← → Escape · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**
@@ -89,6 +90,7 @@ export class Stage {
     this.bar = new TimeBar(this.$(".wb-time"), this);
     this.tools = new Tools(this, model.openTab);
     this.trials = new RankTrials(this);
+    this.walk = new Walk(this);
     this.moment = momentOfAddress(location.hash); // that the page was opened at
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];
     const { scenes: host, playback } = this;
@@ -99,6 +101,7 @@ export class Stage {
       show: (/** @type {string} */ key) => playback.show(key),
       goto: (/** @type {number} */ t) => playback.goto(t),
       player: () => playback.player,
+      walk: this.walk,
     };
     if (!host.current) host.open(this.wire.kept.scene || model.get?.("opens") || "", false);
     const again = performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS;
@@ -153,6 +156,7 @@ export class Stage {
     this.choose(moment.choice);
     this.placed = playback.player.held ?? undefined; // rows may still come: an earlier one
     if (this.placed === moment.t) kept.moment = moment.t; // a picture drawn anew stays where it is
+    if (this.placed === moment.t && moment.walk) this.walk.open(moment.walk - 1);
   }
 
   /**
@@ -359,16 +363,10 @@ export class Stage {
   /** What is on screen: every mark with the row that it is. */
   frame() {
     const look = this.look(performance.now());
-    const { call } = look;
-    const on = call && {
-      generation: call.generation,
-      group: call.group,
-      op: call.op,
-      number: call.number,
-    };
+    const { generation, group, op, number } = /** @type {any} */ (look.call ?? {});
     return {
       scene: this.scenes.current?.name,
-      call: on,
+      call: look.call && { generation, group, op, number },
       playhead: look.t + this.known.origin,
       t: look.t,
       cost: this.cost ?? 0,

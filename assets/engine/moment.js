@@ -5,8 +5,9 @@
  * `scene=collectives&call=12&t=48213900&rank=2`. Pure functions.
  *
  * @typedef {import("./page_state.js").Choice} Choice
- * @typedef {{scene: string, t: number, call: number, choice: Choice | null}} Moment
- *   t: ns since the run's first row; call: its number, 0 where none is on show
+ * @typedef {{scene: string, t: number, call: number, choice: Choice | null, walk?: number}} Moment
+ *   t: ns since the run's first row; call: its number, 0 where none is on show; walk: the step of the
+ *   scene's guided walk, from 1 on, that is open there
  */
 
 const MARK = "#moment:"; // a page's own anchors stay what they are
@@ -15,10 +16,11 @@ const CHOSEN_TEXTS = ["group", "action"];
 const LONGEST_ADDRESS = 1000; // characters that are read
 
 /** @param {Moment} moment */
-export function momentText({ scene, t, call, choice }) {
+export function momentText({ scene, t, call, choice, walk }) {
   const parts = new URLSearchParams({ scene });
   if (call) parts.set("call", String(call));
   parts.set("t", String(Math.round(t)));
+  if (walk) parts.set("walk", String(walk));
   for (const name of [...CHOSEN_NUMBERS, ...CHOSEN_TEXTS]) {
     const value = /** @type {any} */ (choice)?.[name];
     if (value !== undefined) parts.set(name, String(value));
@@ -29,7 +31,8 @@ export function momentText({ scene, t, call, choice }) {
 /** Return the moment that a text tells; null: it tells none. @param {string} text @returns {Moment | null} */
 export function momentOfText(text) {
   const parts = new URLSearchParams(text.slice(0, LONGEST_ADDRESS));
-  const t = Number(parts.get("t") || NaN);
+  const walk = Math.trunc(Number(parts.get("walk") || 0)) || 0;
+  const t = Number(parts.get("t") || (walk > 0 ? 0 : NaN)); // a walk has moments of its own
   if (!Number.isFinite(t) || t < 0) return null;
   const choice = /** @type {Record<string, any>} */ ({});
   for (const name of CHOSEN_NUMBERS) {
@@ -43,6 +46,7 @@ export function momentOfText(text) {
     t,
     call: Number.isInteger(call) && call > 0 ? call : 0,
     choice: Object.keys(choice).length ? choice : null,
+    ...(walk > 0 ? { walk } : {}),
   };
 }
 

@@ -12,6 +12,7 @@ test("a moment is the same after a way through an address", () => {
   const moments = [
     { scene: "collectives", t: 48213900, call: 12, choice: { rank: 2, group: "a&b=c", op: 3 } },
     { scene: "timeline", t: 0, call: 0, choice: null },
+    { scene: "server", t: 7, call: 2, choice: null, walk: 3 },
     { scene: "pipeline", t: 5, call: 1, choice: { action: "1F0 ü", microbatch: 0, stage: 3 } },
   ];
   for (const moment of moments) {
@@ -28,6 +29,8 @@ test("what is no moment is none: a page's own anchors, times that are none", () 
     assert.equal(momentOfAddress(hash), null, hash);
   for (const t of ["-1", "NaN", "Infinity", ""]) assert.equal(momentOfText(`t=${t}`), null, t);
   assert.deepEqual(momentOfText("t=3&rank=x&call=-2"), { scene: "", t: 3, call: 0, choice: null });
+  for (const walk of ["0", "-1", "x"]) assert.equal(momentOfText(`walk=${walk}`), null, walk);
+  assert.equal(momentOfText("scene=server&walk=2")?.walk, 2, "a step has a moment of its own");
 });
 
 test("a stage fills the screen, and is larger for a lecture hall, but never stacked by it", () => {

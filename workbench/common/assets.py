@@ -53,6 +53,11 @@ class Manifest:
     def name(self) -> str:
         return self.folder.name
 
+    @property
+    def walk(self) -> dict[str, Any]:
+        """Return the marks and the steps of the scene's guided walk, walk.json; {} without one."""
+        return _walk(self.folder / "walk.json")
+
 
 def scene_manifests() -> list[Manifest]:
     """Return the manifests of all scenes in the order of their tabs; of two scenes of one name ours
@@ -78,6 +83,16 @@ def _manifest(file: Path) -> Manifest:
         raise ValueError(f"{file} is not the manifest of a scene: it lacks {error}") from None
     except (AttributeError, OSError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is not the manifest of a scene: {error}") from None
+
+
+@cache
+def _walk(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _packed(walk: dict[str, Any]) -> str:
+    """Return a walk as JavaScript; "null" for none."""
+    return json.dumps(walk or None, separators=(",", ":"), ensure_ascii=False)
 
 
 # ---- modules
@@ -115,24 +130,24 @@ def stage_module() -> str:
     Raises ImportError as ``joined`` does, and where a scene.js does not export its scene.
     """
     manifests = [one for one in scene_manifests() if (one.folder / "scene.js").is_file()]
-    named = tuple((one.name, one.label, one.order) for one in manifests)
+    named = tuple((one.name, one.label, one.order, _packed(one.walk)) for one in manifests)
     own = [file for root in extensions.roots() for file in sorted(root.glob("scenes/*/*.js"))]
     return _stage_module(named, tuple((str(file), file.stat().st_mtime_ns) for file in own))
 
 
 @cache
-def _stage_module(scenes: tuple[tuple[str, str, float], ...], _own: Any) -> str:
-    """Return the module of these scenes (name, label, order). ``_own``: the user's files and when
-    they were written, by which another module is made once they have changed.
+def _stage_module(scenes: tuple[tuple[str, str, float, str], ...], _own: Any) -> str:
+    """Return the module of these scenes (name, label, order, walk). ``_own``: the user's files
+    and when they were written, by which another module is made once they have changed.
     """
-    all_joined = _joined(STAGE, *(scene_file(name) for name, _, _ in scenes))
+    all_joined = _joined(STAGE, *(scene_file(name) for name, *_ in scenes))
     rows = []
-    for name, label, order in scenes:
+    for name, label, order, walk in scenes:
         file = scene_file(name)
         if f"{name}Scene" not in all_joined.offers[file]:
             raise ImportError(f"{asset(file)} has to export {name}Scene: an object with build()")
         own = f"...{all_joined.ids[file]}.{name}Scene, name: {json.dumps(name)}"
-        rows.append(f"  {{ {own}, label: {json.dumps(label)}, order: {order:g} }}")
+        rows.append(f"  {{ {own}, label: {json.dumps(label)}, order: {order:g}, walk: {walk} }}")
     host = f"{all_joined.ids[STAGE]}.hostOf"
     return all_joined.text + f"export default {host}([\n" + ",\n".join(rows) + ",\n]);\n"
 

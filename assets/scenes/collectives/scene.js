@@ -273,6 +273,35 @@ export class CollectivesView {
     }));
   }
 
+  /** What stands still: links, and the rows and cells of what each rank holds. @param {Look} look */
+  places(look) {
+    const { reading, grid, states, right, place } = preparedOf(look, this.seen);
+    if (!reading) return [];
+    const { ranks, chunks, whole, slots } = reading.holdings;
+    const over = this.matrix;
+    const { nodes, node } = place;
+    const links = place.links.map(([rank, peer]) => {
+      const [x, y] = [
+        Math.min(nodes[rank].x, nodes[peer].x),
+        Math.min(nodes[rank].y, nodes[peer].y),
+      ];
+      const [w, h] = [
+        Math.abs(nodes[rank].x - nodes[peer].x),
+        Math.abs(nodes[rank].y - nodes[peer].y),
+      ];
+      const box = { x: x - node, y: y - node, w: w + 2 * node, h: h + 2 * node };
+      return { mark: "link", rank, peer, over: this.ring, ...box };
+    });
+    const rows = ranks.flatMap((rank, row) => [
+      { mark: "row", rank, over, x: 0, y: grid.top + row * grid.rh, w: right, h: grid.rh },
+      ...chunks.map((chunk, column) => {
+        const complete = whole[states[row * chunks.length + column]] === slots[column];
+        return { mark: "cell", rank, chunk, complete, over, ...cellBox(grid, row, column) };
+      }),
+    ]);
+    return [...links, ...rows];
+  }
+
   end() {
     this.pointer.pointed.place = null;
   }

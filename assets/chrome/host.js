@@ -60,6 +60,8 @@ const AGAIN_MS = 600; // a notebook's first hello may wait behind a busy cell; t
 // hellos that were not answered: the answer may be what was lost, so it is asked for anew
 const ANEW = 5;
 const QUIET_MS = 5000; // a live run sends something every second
+const ORDER_MS = 1000; // a line that broke may have taken a command along: it is sent again ...
+const ORDERS = 10; // ... so many times, and obeyed once
 const LATE_MS = 4000; // so long nothing at all has come: it is time to say so
 
 /** @typedef {ReturnType<typeof busOf>} Bus */
@@ -67,7 +69,8 @@ const LATE_MS = 4000; // so long nothing at all has come: it is time to say so
 /** Whether something is still to come. @param {import("../engine/player.js").Known} known */
 const goesOn = ({ state, run }) =>
   state === "starting" || state === "running" || (state === "empty" && !!run?.can_start);
-const newToken = () => Math.random().toString(36).slice(2);
+/** A name that no other question has. */
+export const newToken = () => Math.random().toString(36).slice(2);
 
 /**
  * One line to Python for all pictures of a model: what they know is kept once, and outlives a
@@ -84,6 +87,7 @@ class Wire {
        *   choice?: import("../engine/call_choice.js").CallChoice}} */ ({});
     this.off = () => {};
     this.asked = ""; // the hello that is not answered yet
+    this.orders = /** @type {Set<string>} */ (new Set()); // commands that are not
     this.messages = 0; // that have come
     this.unanswered = 0; // questions whether anybody is there
     this.quietSince = this.joined = performance.now();
@@ -195,7 +199,23 @@ class Wire {
       };
       if (message.other) this.kept.player = undefined;
     }
+    if (message?.type === "said") this.orders.delete(message.id);
     for (const taker of this.takers.keys()) taker(message);
+  }
+
+  /**
+   * Send a command, again and again until it is answered. The wish to start a run is sent once: a
+   * host may start each that it hears.
+   * @param {{type: string, id: string, verb: string, args: Record<string, any>}} command
+   * @param {number} [tries]
+   */
+  order(command, tries = 1) {
+    if (tries === 1) this.orders.add(command.id);
+    if (!this.orders.has(command.id)) return;
+    this.send(command);
+    if (command.verb !== "start" && tries < ORDERS)
+      setTimeout(() => this.order(command, tries + 1), ORDER_MS);
+    else this.orders.delete(command.id);
   }
 
   /** @param {any} message */

@@ -18,7 +18,7 @@
  *   end(): void}} View
  */
 import { feedView } from "./feed.js";
-import { hostIsDark, inksOf, wireOf } from "./host.js";
+import { hostIsDark, inksOf, newToken, wireOf } from "./host.js";
 import { listenToKeys } from "./keyboard.js";
 import { Playback } from "./playback.js";
 import { SceneHost } from "./scene_host.js";
@@ -83,7 +83,6 @@ export class Stage {
     this.opened = ""; // the one that was opened in its place, as long as it has nothing to show
     this.drawn = { t: NaN, epoch: -1, key: "" };
     this.asked = new Map();
-    this.commands = 0;
     this.scenes = new SceneHost(this, scenes);
     this.playback = new Playback(this);
     this.feed = feedView(this.$(".wb-feed"), this);
@@ -234,7 +233,7 @@ export class Stage {
    * @returns {Promise<{ok: boolean, words: string}>}
    */
   act(verb, args) {
-    const id = ++this.commands;
+    const id = newToken();
     return new Promise((answer) => {
       this.asked.set(id, answer);
       setTimeout(
@@ -246,7 +245,7 @@ export class Stage {
           }),
         ANSWER_MS,
       );
-      this.wire.send({ type: "do", id, verb, args });
+      this.wire.order({ type: "do", id, verb, args });
     });
   }
 

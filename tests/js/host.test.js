@@ -152,6 +152,25 @@ test("two models have a line each, and what is asked goes out by the picture tha
   assert.equal(wireOf({ on: () => {} }, { model_proxy: proxy }), first);
 });
 
+test("a command is sent again until it is answered; the wish to start a run is sent once", () => {
+  const w = widget();
+  const wire = wireOf(w.view());
+  const leave = wire.join(() => {});
+  const sent = (id) => w.sent.filter((m) => m.id === id).length;
+  wire.order({ type: "do", id: "a", verb: "stop", args: {} });
+  wire.order({ type: "do", id: "b", verb: "start", args: {} });
+  assert.deepEqual([sent("a"), sent("b")], [1, 1]);
+  seconds(3);
+  assert.deepEqual([sent("a"), sent("b")], [4, 1]);
+  w.say({ type: "said", id: "a", ok: true, words: "" });
+  seconds(3);
+  assert.equal(sent("a"), 4);
+  wire.order({ type: "do", id: "c", verb: "pause", args: {} });
+  seconds(20);
+  assert.equal(sent("c"), 10, "not for ever");
+  leave();
+});
+
 test("a message that was packed for many pages is opened, with what is this page's own", () => {
   const w = widget();
   const wire = wireOf(w.view());

@@ -256,6 +256,23 @@ def test_pictures_move_while_a_command_takes_its_time_and_commands_keep_their_or
     second.leave()
 
 
+def test_a_command_that_is_sent_again_is_obeyed_once_and_answered_again() -> None:
+    """The line to the page may have lost either, the command or its answer."""
+    run = Slow()
+    client, page = join(run)
+    command = {"type": "do", "id": "a", "verb": "resume", "args": {}}
+    page.hear(command)
+    client.until(lambda: "a" in client.answers)
+    del client.answers["a"]  # it was lost
+    page.hear(command)
+    client.until(lambda: "a" in client.answers, what="the answer, once more")
+    assert client.answers["a"]["ok"] and run.done_so_far == ["resume"]
+    page.hear({"type": "do", "id": "b", "verb": "resume", "args": {}})
+    client.until(lambda: "b" in client.answers)
+    assert run.done_so_far == ["resume", "resume"]
+    page.leave()
+
+
 def test_what_is_not_a_message_is_not_answered() -> None:
     run = Run()
     client, page = join(run)

@@ -17,6 +17,7 @@ Ready = Callable[[], bool]
 Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
 
 TRIAL_VERBS = ("run_with_ranks", "run_with_link", "show_trial", "undo_trial")
+MOST_KNOWN = 64  # commands whose answers are kept, in case they are sent again
 MOST_LATER = 32 << 20  # bytes that a page may be behind; then it goes on with the newest rows
 
 
@@ -67,6 +68,7 @@ class Page:
         self._hellos: deque[Mapping[str, Any]] = deque()  # oldest first
         self._answers: deque[Message] = deque()  # to what it had done
         self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
+        self._obeyed: dict[str, Message | None] = {}  # answers to commands; None: not yet
         self.fault: Exception | None = None  # why nothing could be sent
         self._history: Iterator[Message] | None = None
         self._later: list[Message] = []  # live, while the history is sent or it takes no more
@@ -85,6 +87,8 @@ class Page:
         missed.
         """
         if not isinstance(message, Mapping):
+            return
+        if message.get("type") == "do" and self._again(message.get("id")):
             return
         if message.get("type") == "do" and message.get("verb") in ("start", *TRIAL_VERBS):
             answer = Message(reply(message, *self._started(message)))
@@ -108,8 +112,27 @@ class Page:
             self.gone = False
             self._feed.remember(self)
 
+    def _again(self, token: object) -> bool:
+        """Return whether a command was heard before; its answer, which may be lost, is sent again.
+
+        A page repeats a command, with the same token, until it is answered.
+        """
+        if not isinstance(token, str):
+            return False
+        if token not in self._obeyed:
+            self._obeyed[token] = None
+            while len(self._obeyed) > MOST_KNOWN:
+                del self._obeyed[next(iter(self._obeyed))]
+            return False
+        if (answer := self._obeyed[token]) is not None:
+            self.reply(answer)
+        return True
+
     def reply(self, answer: Message) -> None:
         """Queue this for the feed's next round: one thread sends, whichever thread answers."""
+        token = answer.header.get("id")
+        if isinstance(token, str) and token in self._obeyed:
+            self._obeyed[token] = answer
         self._answers.append(answer)
         self._feed.wake(self.run)
 

@@ -9,8 +9,8 @@
 import { whyNot } from "../engine/actions.js";
 import { badge, factsOf, meter } from "../engine/format.js";
 import { heldWithin } from "../engine/holds.js";
-import { iterationThen } from "../engine/losses.js";
-import { nowOf } from "../engine/player.js";
+import { iterationThen } from "../engine/iteration_then.js";
+import { behindOf } from "../engine/player.js";
 import { showBottleneck } from "./bottleneck.js";
 
 /** @param {Stage} stage @param {Look} look */
@@ -25,9 +25,9 @@ export function refreshTexts(stage, look) {
   // a picture without a run: there is no time to go through
   root.classList.toggle("alone", !!known.run?.alone);
   put(".wb-facts", factsOf(known, iterationThen(look)));
-  const now = nowOf(known, look.at);
-  const behind = now - look.t - heldWithin(known.table, look.t, now); // a hold is nobody's
-  const real = known.table.rows ? badge(look, behind, stage.playback.player) : "";
+  const behind = behindOf(known, look.t, look.at);
+  const held = heldWithin(known.table, look.t, look.t + behind); // a hold is nobody's
+  const real = known.table.rows ? badge(look, behind - held, stage.playback.player) : "";
   put(".wb-real", real);
   stage.$(".wb-top").title = [stage.$(".wb-facts").textContent, real].filter(Boolean).join(" · ");
   const beside = `${stage.wide} ${stage.$(".wb-top").textContent?.length}`; // what room they have

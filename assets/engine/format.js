@@ -195,7 +195,9 @@ export function factsOf(known, then = null) {
       "iteration " +
         `${grouped(counters.iteration + 1)}${run.iterations > 0 ? ` of ${grouped(run.iterations)}` : ""}`,
     );
-    if (counters.loss !== null) parts.push(`loss ${counters.loss.toPrecision(3)}`);
+    // of a run that broke off the newest iteration's loss is that of some ranks
+    const loss = Number.isFinite(then?.loss) ? then?.loss : counters.loss;
+    if (typeof loss === "number") parts.push(`loss ${loss.toPrecision(3)}`);
   }
   return parts.join(" · ");
 }

@@ -55,21 +55,25 @@ export class Losses {
     this.sum = new Float64Array(256);
     this.time = new Float64Array(256); // when the last of its ranks recorded it
     this.count = new Uint16Array(256);
+    this.begun = /** @type {number[]} */ ([]); // when the first rank began to compute it
   }
 
   /** Take in the rows that are new. */
   read() {
     const { table } = this;
-    const metric = table.code.metric;
+    const { metric, forward } = table.code;
     const loss = table.strings.indexOf("loss");
     const from = Math.max(0, this.next - table.forgotten);
-    const { kind, name, value, end, passage, passages } = table;
+    const { kind, name, value, start, end, passage, passages } = table;
     this.next = table.forgotten + table.rows;
-    if (loss < 0 || metric === undefined) return this;
     for (let r = from; r < table.rows; r++) {
-      if (kind[r] !== metric || name[r] !== loss || !Number.isFinite(value[r])) continue;
+      const begins = kind[r] === forward;
+      if (!begins && (kind[r] !== metric || name[r] !== loss || !Number.isFinite(value[r])))
+        continue;
       const iteration = passages.iteration[passage[r]];
-      if (iteration >= 0) this.#add(iteration, value[r], end[r]);
+      if (iteration < 0) continue;
+      if (begins) this.begun[iteration] = Math.min(start[r], this.begun[iteration] ?? Infinity);
+      else this.#add(iteration, value[r], end[r]);
     }
     for (
       ;
@@ -158,20 +162,6 @@ export function lossesOf(table) {
   let losses = lossesOfTables.get(table);
   if (!losses) lossesOfTables.set(table, (losses = new Losses(table)));
   return losses.read();
-}
-
-/**
- * The iteration in which a moment lies, and the loss by then; null at the newest moment, and where
- * no loss tells iterations.
- * @param {import("./page_state.js").Look} look
- * @returns {{iteration: number, loss: number} | null}
- */
-export function iterationThen({ known, table, t, live, held }) {
-  const losses = lossesOf(table);
-  const newest = losses.newest(trainers(known.run), newestIsWhole(known));
-  if (newest < 0 || (live && !held && !isOver(known))) return null; // a replay plays the past
-  const done = Math.min(newest, losses.until(t));
-  return { iteration: Math.min(done + 1, newest), loss: done < 0 ? NaN : losses.at(done) };
 }
 
 /** A loss in three digits or so. @param {number} x */

@@ -95,6 +95,14 @@ export const nowOf = (known, at) =>
     : Math.max(0, known.table.to);
 
 /**
+ * How far a picture is behind the ranks, ns: not at all at the newest row, however long ago that was.
+ * @param {Telling} known
+ * @param {number} t  its playhead
+ * @param {number} at  the page's clock, ms
+ */
+export const behindOf = (known, t, at) => (t >= known.table.to ? 0 : nowOf(known, at) - t);
+
+/**
  * A value on a line of straight pieces.
  * @param {number} x
  * @param {number[]} xs ascending

@@ -12,6 +12,8 @@ import {
   waitingCircle,
 } from "../../assets/engine/blocked.js";
 import { openCallOf } from "../../assets/engine/call_source.js";
+import { placeOf as timelinePlace, windowX } from "../../assets/scenes/timeline/layout.js";
+import { standingBars, waitsUntil } from "../../assets/scenes/timeline/standing.js";
 import { CONTROL, RUN, row } from "./rows.js";
 import { MS, P2P, bursts, cell, knownOf, lookOf, message } from "./p2p.js";
 
@@ -39,6 +41,29 @@ const waiting = (pairs, rows = [], now = 5000) =>
     control: CONTROL,
     lanes_now: pairs.map(([a, b, since]) => lane(a, b, since)),
   });
+
+test("a wait that goes on is in the timeline's lanes up to now, and the window has room for it", () => {
+  const known = waiting([
+    [0, 1, 10],
+    [3, 1, 20],
+  ]);
+  const look = lookOf(known, null, known.table.to, { live: true, at: 0 });
+  assert.equal(waitsUntil(look), 5000 * MS);
+  const canvas = { win: { from: 15 * MS, to: 8000 * MS }, place: timelinePlace(4, 928) };
+  const bars = standingBars(look, canvas, [0, 1, 2, 3]);
+  assert.deepEqual(
+    bars.map((bar) => bar.rank),
+    [0, 3],
+  );
+  const { left, lanes } = canvas.place;
+  const end = windowX(canvas.win, canvas.place, 5000 * MS);
+  assert.equal(bars[0].x, left, "it began before the window");
+  for (const { x, w } of bars) assert.ok(Math.abs(x + w - end) < 1e-9);
+  assert.equal(bars[1].y, lanes.top + 3 * lanes.row + lanes.talk);
+  const over = lookOf({ ...known, state: "finished" }, null, known.table.to, { live: true, at: 0 });
+  assert.equal(waitsUntil(over), -Infinity);
+  assert.deepEqual(standingBars(over, canvas, [0, 1, 2, 3]), []);
+});
 
 test("ranks that wait and have sent nothing are drawn with whom they wait for", () => {
   const known = waiting([

@@ -4,7 +4,6 @@ import {
   Losses,
   horizon,
   iterationAtX,
-  iterationThen,
   iterationsShown,
   iterationTicks,
   lossAxes,
@@ -16,6 +15,7 @@ import {
   roundUp,
   trainers,
 } from "../../assets/engine/losses.js";
+import { iterationThen } from "../../assets/engine/iteration_then.js";
 import { batch, row, tableOf } from "./rows.js";
 
 /** The loss that a rank tells of an iteration, at 1000 ns an iteration. */
@@ -179,4 +179,22 @@ test("the iteration of the moment on show, and the loss by then; none at the new
   const running = { ...plays, known: { run, state: "running" } };
   assert.equal(then(2500, running), null);
   assert.equal(then(2500, { table: tableOf([]) }), null, "a job that tells no loss");
+});
+
+test("a moment lies in the iteration of the call on show, else in the newest that ranks compute", () => {
+  const begins = (iteration) =>
+    row(0, "forward", 1000 * iteration + 1, 1000 * iteration + 300, { iteration });
+  const table = tableOf([...[0, 1, 2].map(begins), ...of(3, 2)]);
+  const known = { run: { ranks: 2, server: null }, state: "failed" };
+  const then = (t, current = null) =>
+    iterationThen({ known, table, current, t, live: true, held: false });
+  // ranks tell the loss of iteration 0 at 1000, then they communicate
+  const call = { iteration: 0, end: 1200 };
+  assert.equal(then(1100, call).iteration, 0);
+  assert.equal(then(1100, call).loss.toFixed(1), "2.0");
+  assert.equal(then(1400, call).iteration, 1, "the call is over, and ranks compute again");
+  assert.equal(then(900).iteration, 0);
+  assert.equal(then(900).loss, NaN);
+  const torn = { iteration: 3, end: 4500 };
+  assert.equal(then(4400, torn).iteration, 3, "it broke off before all had told its loss");
 });

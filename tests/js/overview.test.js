@@ -26,6 +26,21 @@ const say = (more, { held = false, onShow = 6, newest = 6 } = {}) => {
     meaning(known.run, SCENES),
   );
 };
+test("while a rank is frozen the waits for it are said, with how long", () => {
+  const control = { ...CONTROL, frozen: [2] };
+  const caption = (stuck) =>
+    tellOverview(
+      { known: heard({ control, state: "running" }), held: false, live: true, stuck },
+      { onShow: 6, newest: 6 },
+      { first: 2.3, last: 0.5 },
+      ["3 processes train.", "A ring."],
+    );
+  const waits = "Rank 3 has waited 19.5 s for rank 2, which is frozen; 2 others wait too.";
+  assert.match(caption("").small, /^The others go on until they need/);
+  assert.match(caption(waits).say, /^Rank 2 is frozen/);
+  assert.equal(caption(waits).small, waits);
+});
+
 const STATES = ["empty", "starting", "running", "finished", "failed", "replay"];
 
 test("a page that has heard nothing says nothing of the run", () => {
@@ -212,6 +227,8 @@ test("of many ranks: how many do what, and the three whom the others wait for", 
     inCounts(doings).slowest.map((d) => d.rank),
     [7, 8, 50],
   );
+  const over = doings.map((d) => doing(d.rank, "ended"));
+  assert.deepEqual(inCounts(over).slowest, [], "at the end none is waited for");
   assert.deepEqual(inCounts(doings).counts[3], [
     "killed",
     1,

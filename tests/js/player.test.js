@@ -6,6 +6,7 @@ import {
   AT_START,
   advance,
   backToLive,
+  behindOf,
   holdAt,
   isSlow,
   playOn,
@@ -111,6 +112,12 @@ test("a held view stays, whatever comes; play goes on from there; L is the newes
   assert.equal(frame(on, known, 9000 + 4800).key, "0/default/2"); // not the newest: the next
   assert.equal(backToLive(held, known, 0).key, "0/default/2");
   assert.equal(backToLive(held, known, 0).live, true);
+});
+
+test("a picture at the newest row is not behind, however long the ranks have recorded nothing", () => {
+  const known = heard(calls(3), { now: 23_000 + 18e9 }, 0);
+  assert.equal(behindOf(known, 23_000, 0), 0);
+  assert.equal(behindOf(known, 13_000, 0), 10_000 + 18e9);
 });
 
 test("a chosen speed is even: so much run time a second, up to the end", () => {

@@ -69,27 +69,28 @@ export function meaning(run, scenes, bare = false) {
 const nth = (iteration) => (iteration < 0 ? "the start" : `iteration ${grouped(iteration + 1)}`);
 
 /**
- * @param {{known: Known, held: boolean, live: boolean}} look
+ * @param {{known: Known, held: boolean, live: boolean, stuck?: string}} look  stuck: the ranks that
+ *   wait for long, in words
  * @param {{onShow: number, newest: number}} at  iterations: the one on show, and the run's newest
  * @param {{first: number, last: number}} losses
  * @param {Meaning} means  what training together means in this run
  * @returns {RunCaption}
  */
-export function tellOverview({ known, held }, { onShow, newest }, losses, means) {
-  const caption = tellState({ known, held }, { onShow, newest }, losses, means);
+export function tellOverview({ known, held, stuck }, { onShow, newest }, losses, means) {
+  const caption = tellState({ known, held, stuck }, { onShow, newest }, losses, means);
   const running = known.state !== "failed" && !held && known.table.rows > 0;
   const note = running ? recoveryNote(known, isOver(known)) : "";
   return note ? { ...caption, small: `${note} ${caption.small}` } : caption;
 }
 
 /**
- * @param {{known: Known, held: boolean}} look
+ * @param {{known: Known, held: boolean, stuck?: string}} look
  * @param {{onShow: number, newest: number}} at
  * @param {{first: number, last: number}} losses
  * @param {Meaning} means
  * @returns {RunCaption}
  */
-function tellState({ known, held }, { onShow, newest }, losses, means) {
+function tellState({ known, held, stuck = "" }, { onShow, newest }, losses, means) {
   const { state, run, words, failure, control, counters, table } = known;
   const over = isOver(known);
   const n = run?.ranks ?? 0;
@@ -222,12 +223,12 @@ function tellState({ known, held }, { onShow, newest }, losses, means) {
       small: `${standing} Nothing is lost: let them run, or step.`,
     };
   }
-  if (control?.frozen.length) return frozenCaption(control.frozen);
-  const [say, small] = means;
+  if (control?.frozen.length) return frozenCaption(control.frozen, stuck);
+  const [say, together] = means;
+  const small = stuck || words || together;
   const lost = run.recovers ? [...badEnds(control).keys()].sort((a, b) => a - b) : [];
-  if (lost.length && lost.length < n)
-    return { colour: "live", say: leftWords(n, lost), small: words || small };
-  return { colour: "live", say, small: words || small };
+  if (lost.length && lost.length < n) return { colour: "live", say: leftWords(n, lost), small };
+  return { colour: "live", say, small };
 }
 
 /** Which ranks a run has lost, and which it has left. @param {number} n @param {number[]} lost */
@@ -243,15 +244,19 @@ function leftWords(n, lost) {
   );
 }
 
-/** Ranks whose processes are stopped: nobody trains together then. @param {number[]} ranks */
-function frozenCaption(ranks) {
+/**
+ * Ranks whose processes are stopped: nobody trains together then.
+ * @param {number[]} ranks
+ * @param {string} stuck  the ranks that wait for long, in words; "" none
+ */
+function frozenCaption(ranks, stuck) {
   const one = ranks.length === 1;
   const names =
     ranks.length > 3 ? `${ranks.length} ranks` : `Rank${one ? "" : "s"} ${listed(ranks)}`;
   return {
     colour: "hold",
     say: `${names} ${one ? "is" : "are"} frozen: ${one ? "its process is" : "their processes are"} stopped.`,
-    small: `The others go on until they need something from ${one ? "it" : "them"}.`,
+    small: stuck || `The others go on until they need something from ${one ? "it" : "them"}.`,
   };
 }
 
@@ -337,7 +342,7 @@ export function inCounts(doings) {
     .join("");
   const bad = doings.filter((d) => ["killed", "frozen", "away"].includes(d.mark));
   const busy = doings
-    .filter((d) => !bad.includes(d))
+    .filter((d) => !bad.includes(d) && d.mark !== "ended")
     .sort(
       (a, b) =>
         a.waits - b.waits ||

@@ -63,10 +63,14 @@ export class RankList {
         ...(counted
           ? [
               ...counted.counts.map(() => this.#line(false)),
-              Object.assign(document.createElement("li"), {
-                className: "wb-ov-then",
-                textContent: "wait least:",
-              }),
+              ...(lines.length
+                ? [
+                    Object.assign(document.createElement("li"), {
+                      className: "wb-ov-then",
+                      textContent: "wait least:",
+                    }),
+                  ]
+                : []),
             ]
           : []),
         ...lines.map(() => this.#line(true)),

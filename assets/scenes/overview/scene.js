@@ -31,6 +31,7 @@ import { OURS, fillOverviewKey, showKeys } from "./legend.js";
 import { RecentLinks } from "./links.js";
 import { LISTED, RankList } from "./rank_list.js";
 import { sayTraffic, tellsNoLoss } from "./traffic_table.js";
+import { stuckNow, stuckWords } from "../../engine/blocked.js";
 import { grouped, stateOf } from "../../engine/format.js";
 
 const ANSWERED_MS = 6000; // how long a refusal stays
@@ -200,7 +201,7 @@ class Overview {
     const first = Number.isFinite(losses.first) ? losses.at(losses.first) : NaN;
     this.doings = doings;
     const caption = tellOverview(
-      look,
+      { ...look, stuck: stuckWords(stuckNow(look), look) },
       this.at,
       { first, last: newest < 0 ? NaN : losses.at(newest) },
       meaning(look.known.run, this.stage.scenes.all, onlyOperations(known)),

@@ -21,6 +21,7 @@ import { TimelineMap } from "./map.js";
 import { WindowControl, hasFoldedTime } from "./window_control.js";
 import { drawKeys, keysOf } from "./legend.js";
 import { drawOver, neighbourEdge } from "./overlay.js";
+import { drawStanding } from "./standing.js";
 import { listenTimeline, timelineKey } from "./pointer.js";
 import { placeOf } from "./layout.js";
 import { BAND_HEIGHT, hasBands } from "../../drawing/generation_bands.js";
@@ -158,6 +159,7 @@ export class TimelineView {
       straggler?.rank ?? -1,
     );
     const g = this.lanes.draw(this.$(".wb-tl-lanes"), look, canvas, ranks, changed, theme);
+    drawStanding(g, look, canvas, ranks);
     drawOver(g, canvas, ranks, look, straggler, this.lanes.hits);
   }
 

@@ -7,6 +7,7 @@
  * @typedef {import("./index.js").TimelineIndex} TimelineIndex
  * @typedef {import("./layout.js").Window} Window
  */
+import { waitsUntil } from "./standing.js";
 import { panWindow, windowFor, zoomWindow } from "./layout.js";
 import { isOver } from "../../engine/player.js";
 
@@ -54,10 +55,11 @@ export class WindowControl {
       : index.around(look.t);
     if (win && !win.follows) return win;
     if (hasFoldedTime(look) && !win?.chosen) return (this.win = pageOfTime(look.t));
-    const extent =
+    const known =
       around ??
       (look.call ? { iteration: -1, from: look.call.start, to: look.call.end, done: true } : null);
-    if (!extent) return this.shown;
+    if (!known) return this.shown;
+    const extent = { ...known, to: Math.max(known.to, waitsUntil(look)) };
     const inside =
       win && look.t >= win.from && look.t < win.to && extent.iteration === win.iteration;
     if (inside && extent.to <= win.to && (around || extent.from >= win.from)) return win;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import signal
 import sys
 import time
@@ -49,6 +50,31 @@ pytest.register_assert_rewrite(
 settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=200)
 settings.load_profile("sample")
+
+
+# Servers that take 5 to 20 s of a core to start: files whose tests share one run in one worker.
+SERVER = re.compile(r"\b(lab|web_app): str\b")
+
+
+@functools.cache
+def together(file: str) -> str:
+    """Return what tests of this file run together with, in the same worker: the server that they
+    share, or the file itself.
+    """
+    shared = SERVER.search(Path(file).read_text(encoding="utf-8"))
+    return shared[1] if shared else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out files, as ``--dist loadfile`` does, but those that share a server to one worker."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together(str(config.rootpath / nodeid.split("::", 1)[0]))
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def processes() -> dict[int, tuple[int, str]]:

@@ -40,12 +40,11 @@ CLOSE = """() => {
 FIRST_START = "(root) => root.stage.known().table.calls[0].start"
 DARK = """() => window.jupyterapp.commands
   .execute("apputils:change-theme", { theme: "JupyterLab Dark" })"""
+# Its ranks leave the cores to the page.
 LONG = """import workbench as wb
 
-run = wb.run(wb.Experiment(ranks=4, iterations=100_000))
+run = wb.run(wb.Experiment(ranks=4, iterations=100_000, pad_compute="50 ms"))
 run.view("collectives")"""
-# Its ranks leave the cores to the page.
-PADDED = LONG.replace("100_000", '100_000, pad_compute="50 ms"')
 # anywidget waits two seconds for a widget's module: as on a page that stands still for so long.
 TOO_LATE = """
   const timeout = AbortSignal.timeout;
@@ -74,7 +73,7 @@ def lab_folder(tmp_path: Path) -> Path:
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         (folder / path.name).write_bytes(path.read_bytes())
     notebook_files.write(folder / "long.ipynb", [LONG, "result = await run"])
-    notebook_files.write(folder / "live.ipynb", [PADDED])
+    notebook_files.write(folder / "live.ipynb", [LONG])
     return folder
 
 

@@ -21,7 +21,7 @@ from workbench.common.units import counted
 from workbench.interface.command_line import NO_USER_INTERFACE, Commands, Port, fail
 from workbench.interface.job_commands import add as add_job_commands
 from workbench.interface.preset_commands import Name as PresetName
-from workbench.interface.preset_commands import experiment_of, presets
+from workbench.interface.preset_commands import StopAfter, experiment_of, presets
 
 if TYPE_CHECKING:
     from workbench.runs.run import Run
@@ -148,6 +148,7 @@ def run(
     html: Page = None,
     save: Saved = None,
     allow_code: AllowCode = False,
+    stop_after: StopAfter = None,
     launcher: Launcher = None,
     launcher_options: LauncherOptions = None,
     dry_run: DryRun = False,
@@ -161,7 +162,7 @@ def run(
     if dry_run and (save or html):
         fail(wb.SpecError("--dry-run runs nothing that could be written: no --save, no --html"))
     try:
-        experiment, facts = experiment_of(spec, preset, resume, scenario, allow_code)
+        experiment, facts = experiment_of(spec, preset, resume, scenario, allow_code, stop_after)
         experiment = launched_by(experiment, launcher, launcher_options)
         if dry_run:
             return console.print(command_of(experiment), markup=False)
@@ -186,6 +187,7 @@ def run(
 
 def _print_result(live: Run) -> None:
     """Print how a run has ended, and end with its status."""
+    from workbench.runs.conducting import STOPPED
     from workbench.runs.launching import launch_in_words
     from workbench.runs.progress import in_words
 
@@ -193,7 +195,9 @@ def _print_result(live: Run) -> None:
         fail(live.result.error)
     how = in_words(live.result, live.dropped), launch_in_words(live.store.metadata)
     console.print(*map(str, filter(None, (*how, live.recovery()))), sep="\n", markup=False)
-    if len(live.result.losses) < live.experiment.iterations:
+    if when := live.store.metadata.get(STOPPED):
+        console.print(f"stopped {when}, as the experiment says")
+    elif len(live.result.losses) < live.experiment.iterations:
         console.print("stopped before its end")
         raise typer.Exit(INTERRUPTED)
 

@@ -38,7 +38,7 @@ class Shot:
 
     scene: str
     canvas: str
-    iterations: int | None = None  # None: as the preset
+    iterations: int
     way: str = "share"
     first: float = 0.0
     last: float = 1.0
@@ -52,7 +52,7 @@ SHOTS = {
     "ssp": Shot("server", ".wb-ps", 30, "share", 0.5, 0.75, width=500),
     "pipeline": Shot("pipeline", ".wb-pl", 4, "share", 0.5, 0.75),
     "gossip": Shot("peers", ".wb-pe", 20, "share", 0.5, 0.6, width=480),
-    "recovery": Shot("collectives", ".wb-ring", None, "longest_gap", -60, 120, width=480),
+    "recovery": Shot("collectives", ".wb-ring", 300, "longest_gap", -60, 120, width=480),
     "apex": Shot("reinforcement", ".wb-rl", 600, "share", 0.6, 0.62),
 }
 MOMENTS = """([root, way, first, last, frames]) => {
@@ -79,8 +79,7 @@ def take(page: Page, only: str = "") -> None:
         if only not in ("", stem):
             continue
         shot, experiment = SHOTS[stem], presets()[name].experiment
-        if shot.iterations:
-            experiment = experiment.replace(iterations=shot.iterations)
+        experiment = experiment.replace(iterations=shot.iterations, stop_after=None)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.html"
             run = wb.run(experiment)

@@ -132,5 +132,6 @@ def experiments(draw: st.DrawFn) -> Experiment:
         ),
         faults=faults,
         timeout=draw(durations),
+        stop_after=draw(st.none() | durations),
         record=draw(st.booleans()),
     )

@@ -28,8 +28,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_it_begins_with_the_first_preset_and_its_code(lab: Lab) -> None:
     assert repr(lab) == "Lab()"
     assert lab.preset.value == next(iter(form.presets()))
-    assert lab.code.text == form.as_program(Experiment())
-    assert lab.experiment == Experiment()
+    first = next(iter(form.presets().values())).experiment
+    assert lab.code.text == form.as_program(first) and lab.experiment == first
     assert lab.stop_button.disabled and not lab.start_button.disabled
 
 
@@ -66,9 +66,10 @@ def test_a_change_shows_in_the_code_and_can_be_taken_back(lab: Lab) -> None:
     lab.undo()
     assert (lab.preset.value, lab.experiment.ranks) == ("Ring of four", 3)
     lab.undo()
-    assert lab.experiment == Experiment(ranks=3)
+    ring = lab.presets["Ring of four"].experiment
+    assert lab.experiment == ring.replace(ranks=3)
     lab.undo()
-    assert lab.experiment == Experiment() and lab.back.disabled
+    assert lab.experiment == ring and lab.back.disabled
     lab.undo()
 
 
@@ -77,7 +78,7 @@ def test_reset_goes_back_to_the_preset_and_can_be_taken_back(lab: Lab) -> None:
     lab.sheet.entries["iterations"].value = 7
     assert not lab.reset.disabled
     lab.reset.click()
-    assert lab.experiment.iterations == 30 and lab.reset.disabled
+    assert lab.experiment == lab.presets["A slow link"].experiment and lab.reset.disabled
     lab.undo()
     assert lab.experiment.iterations == 7
 
@@ -155,7 +156,8 @@ def test_what_cannot_be_is_said_beside_its_field_and_nothing_is_lost(
     lab.sheet.entries["network.links"].value = ""
     lab.sheet.entries["seed"].value = 1
     assert lab.sheet.entries["network.links"].wrong == ""
-    assert lab.experiment == Experiment(ranks=3, seed=1, faults=(wb.Slow(rank=1, factor=4),))
+    first = next(iter(form.presets().values())).experiment
+    assert lab.experiment == first.replace(ranks=3, seed=1, faults=(wb.Slow(rank=1, factor=4),))
 
 
 def test_what_only_starting_finds_out_is_said_too() -> None:

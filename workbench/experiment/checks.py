@@ -11,6 +11,7 @@ from workbench.collectives import refusal, takes_of
 from workbench.common import topology
 from workbench.common.errors import SpecError
 from workbench.common.names import listed, nearest
+from workbench.common.units import duration_ns
 from workbench.common.user_warnings import warn_user
 from workbench.experiment.configure import config_of, configure
 from workbench.experiment.fields import Fields
@@ -51,19 +52,16 @@ def check_ranks(exp: Fields) -> None:
             )
 
 
-def check_timeout(exp: Fields) -> None:
-    if exp.timeout_ns <= 0:
-        raise SpecError.at(
-            "timeout",
-            "every wait would be an error at once; it must be more than 0, such as '30 s'",
-            exp.timeout,
-        )
-
-
-def check_quorum_timeout(exp: Fields) -> None:
-    if exp.quorum_timeout_ns <= 0:
-        why = "every rank would be late at once; it must be more than 0, such as '1 s'"
-        raise SpecError.at("quorum_timeout", why, exp.quorum_timeout)
+def check_durations(exp: Fields) -> None:
+    """Check that durations are more than 0, where 0 would leave no time for anything."""
+    for name, why, such in (
+        ("timeout", "every wait would be an error at once", "30 s"),
+        ("quorum_timeout", "every rank would be late at once", "1 s"),
+        ("stop_after", "the run would stop at once", "2 min"),
+    ):
+        value = getattr(exp, name)
+        if value is not None and duration_ns(value) <= 0:
+            raise SpecError.at(name, f"{why}; it must be more than 0, such as {such!r}", value)
 
 
 def check_levels(network: Network, ranks: int) -> None:

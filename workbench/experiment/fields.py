@@ -72,6 +72,12 @@ class Fields(FrozenModel):
     iterations: Int = Field(
         default=200, ge=1, description="updates of the parameters, by each worker"
     )
+    stop_after: Duration | None = Field(
+        default=None,
+        description="how long ranks train, such as '2 min': then the run ends well, after the "
+        "same iteration on all of them; time in which you hold the ranks or freeze one does not "
+        "count; left out: to the last iteration",
+    )
     batch_size: Int = Field(
         default=64, ge=1, description="samples of a whole minibatch, over all workers"
     )
@@ -256,6 +262,18 @@ class Fields(FrozenModel):
     def quorum_timeout_ns(self) -> int:
         """``quorum_timeout`` in nanoseconds."""
         return units.duration_ns(self.quorum_timeout)
+
+    @property
+    def stop_after_ns(self) -> int | None:
+        """``stop_after`` in nanoseconds."""
+        return None if self.stop_after is None else units.duration_ns(self.stop_after)
+
+    @property
+    def length(self) -> str:
+        """How long it trains, in words: "200 iterations", or "at most 2 min"."""
+        if self.stop_after is not None:
+            return f"at most {self.stop_after}"
+        return units.counted(self.iterations, "iteration")
 
     @property
     def timeout_ns(self) -> int:

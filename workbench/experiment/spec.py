@@ -27,13 +27,12 @@ from workbench.experiment.checks import (
     check_bad_minibatch,
     check_device,
     check_digests,
+    check_durations,
     check_emulation,
     check_options,
     check_pads,
-    check_quorum_timeout,
     check_ranks,
     check_recovery,
-    check_timeout,
 )
 from workbench.experiment.elastic_checks import as_pair, check_min_ranks, check_scale_batch
 from workbench.experiment.environment_checks import check_environment
@@ -142,9 +141,8 @@ class Experiment(Fields):
             check_digests,
             check_device,
             check_pads,
-            check_timeout,
+            check_durations,
             check_environment,
-            check_quorum_timeout,
             check_options,
             check_recovery,
             check_min_ranks,

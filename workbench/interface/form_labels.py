@@ -14,6 +14,7 @@ PLACES = {
     "all_reduce": ("All-reduce", "Training", "", False),
     "ranks": ("Ranks", "Training", "", False),
     "iterations": ("Iterations", "Training", "", False),
+    "stop_after": ("Stop after", "Training", "", True),
     "batch_size": ("Minibatch", "Training", "samples", False),
     "network.latency": ("Latency", "Links and faults", "", False),
     "network.bandwidth": ("Bandwidth", "Links and faults", "", False),
@@ -137,6 +138,7 @@ FIELD_SUGGESTIONS = {
 }
 NAMED_QUANTITY = {"network.latency": 0, "network.bandwidth": 1, "network.nic": 1}  # of NAMED
 EXAMPLES = {
+    "stop_after": "2 min",
     "network.links": "0->1: 20 ms",
     "network.levels": "4 x 2",
     "network.between": "1 ms, 100 Mbit/s",

@@ -26,6 +26,11 @@ Name = Annotated[
     ),
 ]
 
+StopAfter = Annotated[
+    str | None,
+    typer.Option(help="Stop after so much time of training, such as '10 s'.", metavar="DURATION"),
+]
+
 
 def presets() -> None:
     """List the presets: experiments to begin with. Each has a name, its ranks, the scene that its
@@ -55,6 +60,7 @@ def experiment_of(
     resume: Path | None,
     scenario: Path | None,
     allow_code: bool,
+    stop_after: str | None,
 ) -> tuple[Experiment, dict[str, str]]:
     """Return what to run, with a scenario's faults; and what a run of a preset keeps of it."""
     from workbench.common.errors import SpecError
@@ -79,4 +85,6 @@ def experiment_of(
         experiment = experiment.replace(resume=str(resume))
     if scenario is not None:
         experiment = Scenario.from_yaml(scenario).on(experiment)
+    if stop_after is not None:
+        experiment = experiment.replace(stop_after=stop_after)
     return experiment, facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workbench.experiment.spec import Experiment, Jitter, Kill, Link, Network, Slow
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 GROUP, ORDER = "Averaged gradients", 10
@@ -27,12 +28,12 @@ def _rings() -> list[Words]:
         (
             "Ring of four",
             "Every chunk goes round twice: first it gains a summand a hop, then the sum is shared.",
-            lambda: Experiment(ranks=4, iterations=200),
+            lambda: touched(Experiment(ranks=4)),
         ),
         (
             "Two ranks",
             "The smallest ring: two chunks, two steps, and both ranks always busy.",
-            lambda: Experiment(ranks=2, iterations=200),
+            lambda: touched(Experiment(ranks=2)),
         ),
         (
             "Sixteen ranks",
@@ -49,23 +50,22 @@ def _disturbed() -> list[Words]:
         (
             "A slow link",
             "From rank 0 to rank 1 all takes 20 ms longer. Which ranks wait: rank 1, or all?",
-            lambda: Experiment(ranks=4, iterations=30, network=slow_link),
+            lambda: touched(Experiment(ranks=4, network=slow_link)),
         ),
         (
             "A straggler",
             "Rank 2 computes eight times as long. The others have nothing to do but wait for it.",
-            lambda: Experiment(
-                ranks=4, iterations=100, pad_compute="10 ms", faults=(Slow(rank=2, factor=8),)
+            lambda: touched(
+                Experiment(ranks=4, pad_compute="10 ms", faults=(Slow(rank=2, factor=8),))
             ),
         ),
         (
             "Now and then slow",
             "Each rank is slow in a tenth of its iterations; together they are so far more often.",
-            lambda: Experiment(
-                ranks=4,
-                iterations=100,
-                pad_compute="10 ms",
-                faults=(Jitter(probability=0.1, factor=6),),
+            lambda: touched(
+                Experiment(
+                    ranks=4, pad_compute="10 ms", faults=(Jitter(probability=0.1, factor=6),)
+                )
             ),
         ),
         (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.experiment.spec import Experiment, Network
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
@@ -40,7 +41,7 @@ def presets() -> list[Words]:
         (
             "DDP: four buckets",
             "Each bucket sets off when it is full. Which of them does backward not hide, and why?",
-            lambda: bucketed(bucket_cap_mb=0.1),
+            lambda: touched(bucketed(bucket_cap_mb=0.1)),
         ),
         (
             "DDP: one bucket",

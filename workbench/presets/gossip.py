@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.experiment.spec import Experiment, Network, Slow
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
@@ -57,7 +58,7 @@ def presets() -> list[Words]:
         (
             "Gossip on a ring",
             "Each mixes with two neighbours only. How far apart are the replicas, and is it bad?",
-            lambda: mixed(),
+            lambda: touched(mixed()),
         ),
         (
             "Gossip with everybody",

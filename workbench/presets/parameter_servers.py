@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.experiment.spec import Experiment, Jitter, Kill, Network
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
@@ -39,22 +40,22 @@ def _by_policy() -> list[Words]:
         (
             "Server: BSP",
             "A parameter server in lockstep: one update a clock, and all wait for the slowest.",
-            lambda: served(),
+            lambda: touched(served()),
         ),
         (
             "Server: ASP",
             "The same job, without waiting. How far does a fast worker get, how old a gradient?",
-            lambda: served(consistency="asp"),
+            lambda: touched(served(consistency="asp")),
         ),
         (
             "Server: SSP",
             "The same job, with a wall 3 iterations ahead of the slowest. Who touches it, when?",
-            lambda: served(consistency="ssp"),
+            lambda: touched(served(consistency="ssp")),
         ),
         (
             "Server: DSSP",
             "The same job; the wall moves between 3 and 15, by what each worker's pushes foretell.",
-            lambda: served(consistency="dssp"),
+            lambda: touched(served(consistency="dssp")),
         ),
     ]
 
@@ -75,14 +76,15 @@ def _several_servers() -> list[Words]:
         (
             "A hot server",
             "Six workers queue for one server behind slow links. Whom does it keep waiting?",
-            lambda: Experiment(
-                strategy="parameter_server",
-                ranks=7,
-                iterations=60,
-                batch_size=48,
-                pad_compute="5 ms",
-                network=Network(bandwidth="200 Mbit/s"),
-                options={"consistency": "asp"},
+            lambda: touched(
+                Experiment(
+                    strategy="parameter_server",
+                    ranks=7,
+                    batch_size=48,
+                    pad_compute="5 ms",
+                    network=Network(bandwidth="200 Mbit/s"),
+                    options={"consistency": "asp"},
+                )
             ),
         ),
     ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.experiment.spec import Experiment, Network, Pads, Slow
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
@@ -50,7 +51,7 @@ def _by_schedule() -> list[Words]:
         (
             "Pipeline: 1F1B",
             "Four stages, eight microbatches. The first stage holds four of them, the last one.",
-            lambda: piped(),
+            lambda: touched(piped()),
         ),
         (
             "Pipeline: one at a time",

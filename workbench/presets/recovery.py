@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.experiment.spec import Experiment, Freeze, Join, Kill, Preempt
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
@@ -32,7 +33,7 @@ def presets() -> list[Words]:
         (
             "A rank dies, another takes its place",
             "A new process gets parameters and optimizer from a survivor. From which, and when?",
-            lambda: healing("replace", faults=(Kill(rank=2, at_iteration=40),)),
+            lambda: touched(healing("replace", faults=(Kill(rank=2, at_iteration=40),))),
         ),
         (
             "A late rank is left out",

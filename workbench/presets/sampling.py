@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workbench.experiment.spec import Experiment
+from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 GROUP, ORDER = "Partitions", 70
@@ -18,7 +19,7 @@ def presets() -> list[Words]:
         (
             "Samples, dealt out",
             "20 samples over 3 ranks: 7, 7 and 6. See Samples; what is the epoch's last minibatch?",
-            lambda: Experiment(ranks=3, batch_size=20, iterations=80),
+            lambda: touched(Experiment(ranks=3, batch_size=20)),
         ),
         (
             "More ranks than samples",

@@ -1,4 +1,5 @@
 """The faults of an experiment that the driver does: those of a time, and what ranks ask it for.
+And its end, where it has one by time.
 
 A rank that begins an iteration, or comes to a step of a collective, kills itself there. A freeze, a
 cut link or a slow rank is asked of the driver, and the rank waits until it is so: words in the
@@ -29,11 +30,12 @@ from workbench.experiment.faults import (
     struck,
 )
 from workbench.experiment.spec import Experiment
-from workbench.shared_memory.control_block import ASKED, ITERATION, WAITS, Control
+from workbench.shared_memory.control_block import ASKED, ITERATION, STOP, WAITS, Control
 
 if TYPE_CHECKING:
     from workbench.runs.elastic import Elastic
 
+STOPPED = "stopped"  # of the metadata: after which time the experiment has stopped its run
 Do = Callable[[], None]
 
 
@@ -46,6 +48,7 @@ class Conductor:
         self._waits = False  # does a rank wait for the source of its samples?
         self._due: list[tuple[float, int, Do]] = []  # by the monotonic clock
         self._waiting = [one for one in exp.faults if getattr(one, "after", None) is not None]
+        self._trained, self._looked = 0.0, 0.0  # seconds of training so far; when that was added
         # Of those no rank knows when the run comes to the iteration: it may be lost before.
         self._joins = [
             one for one in exp.faults if isinstance(one, Join) and one.at_iteration is not None
@@ -84,8 +87,23 @@ class Conductor:
                 self._joins.remove(fault)
                 self._strike(fault)
         self._wait_for_data()
+        self._stop_in_time(trained_from)
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
+
+    def _stop_in_time(self, trained_from: float) -> None:
+        """Stop the run once ranks have trained for ``stop_after``. A hold does not count, nor any
+        other time in which clocks stand.
+        """
+        limit, now = self._exp.stop_after_ns, time.monotonic()
+        if limit is None or not trained_from or STOPPED in self._steering.store.metadata:
+            return
+        if not self._control.clocks_stand():
+            self._trained += now - (self._looked or trained_from)
+        self._looked = now
+        if self._trained * 1e9 >= limit and not self._control.words[STOP]:
+            self._steering.store.metadata[STOPPED] = f"after {self._exp.stop_after}"
+            self._steering.stop()
 
     def _wait_for_data(self) -> None:
         """Have all clocks stand for as long as a rank waits for the source of its samples."""

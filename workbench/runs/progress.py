@@ -20,9 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from workbench.common import threads
 from workbench.common.units import counted
 from workbench.runs.background_task import run_over
+from workbench.runs.conducting import STOPPED
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
+    from workbench.store.event_store import Store
     from workbench.store.result import Result
 
 AFTER, EVERY = 0.5, 0.2  # seconds: until a notebook's line is there, and between two states of it
@@ -41,6 +43,8 @@ class OneRun(Protocol):
     def done(self) -> bool: ...
     @property
     def result(self) -> Result: ...
+    @property
+    def store(self) -> Store: ...
     def stop(self) -> None: ...
     def wait(
         self, timeout: float | None = None, check: bool = True, progress: bool | None = None
@@ -89,7 +93,9 @@ def show_progress(run: OneRun, timeout: float | None = None) -> bool:
     )
     with Progress(*columns) as bar:
         task = bar.add_task(
-            counted(run.experiment.ranks, "rank"), total=run.experiment.iterations, loss=""
+            counted(run.experiment.ranks, "rank"),
+            total=None if run.experiment.stop_after else run.experiment.iterations,
+            loss="",
         )
         try:
             while not run.done:
@@ -231,4 +237,15 @@ def in_words(result: Result, dropped: int) -> str:
         f"{counted(len(result.losses), 'iteration')} in {result.wall_seconds:.2f} s "
         f"({speed:.{0 if speed >= 1 else 2}f} per second), {loss}{moved / 1e6:,.1f} MB sent by "
         f"{counted(len(result.bytes_sent), 'rank')}, {counted(dropped, 'record')} dropped"
+    )
+
+
+def done_in_words(run: OneRun) -> str:
+    """Return one line on a run that is over: whether it came to its end, with its loss."""
+    losses, goal = run.result.losses, run.experiment.iterations
+    planned = len(losses) == goal or STOPPED in run.store.metadata
+    last = f", loss {losses[-1]:.3f}" if losses else ""
+    return (
+        f"{'Done' if planned else f'Stopped, {goal:,} were asked for'}: "
+        f"{counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."
     )

@@ -139,7 +139,7 @@ def _judge(exp: Experiment, live: Run, result: Result) -> str:
     ends = {one.rank for one in exp.faults if isinstance(one, Kill | Preempt | FailToStart)}
     if result.error is not None:
         return _judge_error(exp, result.error, ends)
-    if len(result.losses) != exp.iterations:
+    if len(result.losses) != exp.iterations and exp.stop_after is None:
         return f"{len(result.losses)} losses of {exp.iterations} iterations"
     skipped = {one.iteration for one in live.skipped()}
     if bad := [i for i, x in enumerate(result.losses) if not isfinite(x) and i not in skipped]:

@@ -157,7 +157,7 @@ class PastRuns:
 def _waiting(trial: Trial) -> dict[str, Any]:
     """Return the line of a run that has not started yet."""
     exp = trial.experiment
-    words = f"{counted(exp.ranks, 'rank')} · {counted(exp.iterations, 'iteration')}"
+    words = f"{counted(exp.ranks, 'rank')} · {exp.length}"
     return {
         "id": "",
         "name": trial.name,

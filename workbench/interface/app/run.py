@@ -113,9 +113,7 @@ class RunPage:
         parts = [f"{exp.strategy}, {exp.task}, {exp.ranks} rank{'s' * (exp.ranks > 1)}"]
         if way := measures.way(exp):
             parts[0] += f", {measures.way_kind(exp)} {way}"
-        parts.append(
-            f"{counted(exp.iterations, 'iteration')} of {counted(exp.batch_size, 'sample')}"
-        )
+        parts.append(f"{exp.length}, minibatches of {counted(exp.batch_size, 'sample')}")
         if self.readonly:
             parts.append("you are watching: the ranks are in other hands")
         return " · ".join(parts)

@@ -16,7 +16,6 @@ from workbench.common import threads
 from workbench.common.arguments import checked, each, is_a
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
 from workbench.common.html_picture import image
-from workbench.common.units import counted
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 from workbench.interface.laboratory.comparing import Comparing, Questions
@@ -29,6 +28,7 @@ from workbench.interface.laboratory.way_in import Code, StartButton, WayIn, clos
 from workbench.launchers.processes.pool import warm_pool
 from workbench.presets.catalogue import Compared, note
 from workbench.runs.history import History, Past, describe, is_one_task, label
+from workbench.runs.progress import done_in_words
 from workbench.runs.run import Run, start
 from workbench.studies.comparison.trials import Trial
 from workbench.studies.rank_trials import RankTrials, trials_of
@@ -323,7 +323,8 @@ class Lab(w.VBox):
     def _watch(self, run: Run) -> None:
         """Show the state of the run until it is over."""
         while not run.done and not self._over.is_set():
-            self._say(f"Running: iteration {run.iteration + 1:,} of {run.experiment.iterations:,}")
+            lasts = f"The run lasts {run.experiment.length}."
+            self._say(f"Running: iteration {run.iteration + 1:,}. {lasts}")
             self.past.refresh()
             with contextlib.suppress(RunTimeout):
                 run.wait(EVERY_SECONDS, check=False, progress=False)
@@ -333,7 +334,7 @@ class Lab(w.VBox):
         if self.run is not run:  # another one has begun: one rank more
             return
         error = run.result.error
-        self._say(in_a_line(str(error)) if error else _done(run), wrong=error is not None)
+        self._say(in_a_line(str(error)) if error else done_in_words(run), wrong=error is not None)
         self._enable()
 
     def _say(self, words: str, wrong: bool = False) -> None:
@@ -390,10 +391,3 @@ class _Host:
     def refresh_facts(self) -> None:
         """Send the stage's facts again."""
         self._lab.stage.refresh()
-
-
-def _done(run: Run) -> str:
-    losses, goal = run.result.losses, run.experiment.iterations
-    way = "Done" if len(losses) == goal else f"Stopped, {goal:,} were asked for"
-    last = f", loss {losses[-1]:.3f}" if losses else ""
-    return f"{way}: {counted(len(losses), 'iteration')} in {run.result.wall_seconds:.1f} s{last}."

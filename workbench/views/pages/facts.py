@@ -90,7 +90,7 @@ def _facts(metadata: Mapping[str, str]) -> dict[str, Any]:
         "together": run.traits.together,
         "ranks": ranks,
         "cells": "cells" in metadata,  # ranks that run a notebook's cells train only if these do
-        "iterations": int(spec.get("iterations", -1)),
+        "iterations": -1 if spec.get("stop_after") else int(spec.get("iterations", -1)),
         "algorithm": name_of_code(spec.get("all_reduce", "ring")) if spec else "",
         "cores": int(metadata.get("cores", 0)),
         "mover": metadata.get("mover", ""),

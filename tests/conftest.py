@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 RUN = os.environ.setdefault("WORKBENCH_TEST_RUN", uuid.uuid4().hex)
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -50,6 +51,10 @@ pytest.register_assert_rewrite(
 settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=200)
 settings.load_profile("sample")
+# Else Hypothesis parses every module that has been imported, for 10 s of a core in each worker, and
+# draws from its literals: cases would depend on what other tests have imported.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 # Servers that take 5 to 20 s of a core to start: files whose tests share one run in one worker.

@@ -270,6 +270,8 @@ def test_a_command_that_is_sent_again_is_obeyed_once_and_answered_again() -> Non
     page.hear({"type": "do", "id": "b", "verb": "resume", "args": {}})
     client.until(lambda: "b" in client.answers)
     assert run.done_so_far == ["resume", "resume"]
+    page.hear(command | {"id": "c" * 65})
+    assert [*page._obeyed] == ["a", "b"], "nothing long is kept"
     page.leave()
 
 

@@ -18,6 +18,7 @@ Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; retu
 
 TRIAL_VERBS = ("run_with_ranks", "run_with_link", "show_trial", "undo_trial")
 MOST_KNOWN = 64  # commands whose answers are kept, in case they are sent again
+LONGEST_TOKEN = 64  # characters: a stranger's page may send what it likes
 MOST_LATER = 32 << 20  # bytes that a page may be behind; then it goes on with the newest rows
 
 
@@ -117,7 +118,7 @@ class Page:
 
         A page repeats a command, with the same token, until it is answered.
         """
-        if not isinstance(token, str):
+        if not isinstance(token, str) or len(token) > LONGEST_TOKEN:
             return False
         if token not in self._obeyed:
             self._obeyed[token] = None

@@ -3,7 +3,8 @@
  * What the time of ranks was spent on, by the classes of run.bottleneck(): the one place of the page
  * that tells waiting for a rank from waiting for bytes. As workbench/analysis/time_spent.py: at a
  * moment in which a rank waits, what counts is what its peer does, and whom that one waits for in
- * its turn, until one computes or a message is on its way. Pure functions of the table.
+ * its turn, until one computes or a message is on its way; a rank that is frozen does neither. Pure
+ * functions of the table.
  *
  * @typedef {import("./table.js").Table} Table
  * @typedef {{rank: number, start: number, end: number, queue: number, queued: number}} Stretch
@@ -28,18 +29,27 @@ const IS_RECEIVING = -4;
 export function timeSpent(table, stretches) {
   const from = Math.min(...stretches.map((one) => one.start));
   const to = Math.max(...stretches.map((one) => one.end));
+  const frozen = frozenSpans(table, from, to);
   const spans = spansWithin(table, from, to);
   if (!spans || !stretches.length) return null;
-  const times = [...new Set(spans.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+  const times = [...new Set([...spans, ...frozen].flatMap(({ start, end }) => [start, end]))].sort(
+    (a, b) => a - b,
+  );
   const at = new Map(times.map((t, i) => [t, i]));
   const ranks = 1 + Math.max(...spans.map(({ rank, state }) => Math.max(rank, state)), 0);
-  const states = Array.from({ length: ranks }, () => new Int32Array(times.length).fill(IS_FREE));
+  const free = () =>
+    Array.from({ length: ranks }, () => new Int32Array(times.length).fill(IS_FREE));
+  const [states, senders] = [free(), free()];
   const strength = (/** @type {number} */ state) =>
     state === IS_COMPUTING ? 2 : state === IS_MOVING ? 1 : 0;
-  for (const { rank, start, end, state } of spans.sort(
+  for (const { rank, start, end, state, sender = -1 } of spans.sort(
     (a, b) => strength(a.state) - strength(b.state),
-  ))
+  )) {
     states[rank].fill(state, at.get(start), at.get(end));
+    senders[rank].fill(sender, at.get(start), at.get(end));
+  }
+  for (const { rank, start, end } of frozen)
+    freeze(states, senders, rank, at.get(start) ?? 0, at.get(end) ?? 0);
   const inTheEnd = (/** @type {number} */ rank, /** @type {number} */ moment) => {
     let state = states[rank][moment];
     for (let hops = 0; state >= 0 && hops < ranks; hops++)
@@ -79,13 +89,60 @@ function withoutCores({ compute, wait, link, moving }, queue, queued) {
 }
 
 /**
+ * When ranks were frozen between two moments: for a fault's duration, or until they were let go on.
+ * @param {Table} table
+ * @param {number} from
+ * @param {number} to
+ */
+function frozenSpans(table, from, to) {
+  const spans = /** @type {{rank: number, start: number, end: number}[]} */ ([]);
+  const marks = [...table.lanes.values()]
+    .filter((lane) => lane.rank < 0) // the driver's: it says what was done to ranks
+    .flatMap((lane) => [...lane.rows.subarray(0, lane.length)])
+    .filter((row) => table.kind[row] === table.code.fault)
+    .sort((a, b) => table.start[a] - table.start[b]);
+  for (const row of marks) {
+    const [rank, at, name] = [table.peer[row], table.start[row], table.text(table.name[row])];
+    const lasts = table.value[row] * 1e9;
+    if (name === "freeze")
+      spans.push({ rank, start: at, end: Number.isFinite(lasts) ? at + lasts : Infinity });
+    if (name === "thaw")
+      for (const span of spans) if (span.rank === rank) span.end = Math.min(span.end, at);
+  }
+  return spans
+    .map(({ rank, start, end }) => ({
+      rank,
+      start: Math.max(start, from),
+      end: Math.min(end, to),
+    }))
+    .filter(({ start, end }) => end > start);
+}
+
+/**
+ * Put in that a rank stands, and that what comes from it is not on its way.
+ * @param {Int32Array[]} states
+ * @param {Int32Array[]} senders  whose message a rank receives, -1 none
+ * @param {number} rank
+ * @param {number} first @param {number} last  moments, the last not included
+ */
+function freeze(states, senders, rank, first, last) {
+  states[rank]?.fill(IS_FREE, first, last);
+  states.forEach((state, other) => {
+    for (let i = first; i < last; i++)
+      if (senders[other][i] === rank && (state[i] === IS_MOVING || state[i] === IS_RECEIVING))
+        state[i] = rank;
+  });
+}
+
+/**
  * What ranks did between two moments, a wait in two: until its peer had sent, and after that.
  * @param {Table} table
  * @param {number} from
  * @param {number} to
  */
 function spansWithin(table, from, to) {
-  const spans = /** @type {{rank: number, start: number, end: number, state: number}[]} */ ([]);
+  const spans =
+    /** @type {{rank: number, start: number, end: number, state: number, sender?: number}[]} */ ([]);
   const sent = /** @type {Map<string, number>} */ (new Map());
   const waits = /** @type {{row: number, rank: number}[]} */ ([]);
   let seen = 0;
@@ -98,7 +155,8 @@ function spansWithin(table, from, to) {
       const span = { rank: lane.rank, start: table.start[row], end: table.end[row] };
       if (kind === "wait") waits.push({ row, rank: lane.rank });
       else if (COMPUTES.has(kind)) spans.push({ ...span, state: IS_COMPUTING });
-      else if (kind === "send" || kind === "recv") spans.push({ ...span, state: IS_MOVING });
+      else if (kind === "send") spans.push({ ...span, state: IS_MOVING });
+      else if (kind === "recv") spans.push({ ...span, state: IS_MOVING, sender: table.peer[row] });
       if (kind === "send") {
         const key = sentMessageKey(table, row, lane.rank, table.peer[row]);
         sent.set(key, Math.min(sent.get(key) ?? Infinity, table.start[row]));
@@ -111,7 +169,7 @@ function spansWithin(table, from, to) {
     const left = full ? end : (sent.get(sentMessageKey(table, row, peer, rank)) ?? end);
     const border = Math.min(end, Math.max(start, left));
     if (border > start && peer >= 0) spans.push({ rank, start, end: border, state: peer });
-    if (end > border) spans.push({ rank, start: border, end, state: IS_RECEIVING });
+    if (end > border) spans.push({ rank, start: border, end, state: IS_RECEIVING, sender: peer });
   }
   return spans.filter(({ start, end }) => end > start);
 }

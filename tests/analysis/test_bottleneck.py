@@ -136,6 +136,27 @@ def test_what_a_rank_waits_for_is_followed_from_peer_to_peer() -> None:
     assert sum(spent.parts.values()) == pytest.approx((70 + 71 + 71) * MS)
 
 
+def test_waiting_for_a_rank_that_is_frozen_is_waiting_for_it_whatever_it_was_in() -> None:
+    """What it waited for had left when it was stopped: nothing was on its way to the others."""
+    rows = [span(rank, "forward", 0, 10) for rank in range(4)]
+    rows += [message(0, "send", 1, 10, 11), message(1, "wait", 0, 10, 90)]
+    for rank in (1, 2, 3):
+        after = (rank + 1) % 4
+        rows += [message(rank, "send", after, 89 + rank, 90 + rank)]
+        rows += [message(after, "wait", rank, 11, 90 + rank)]
+    at = {
+        name: {"start_ns": ms * MS, "end_ns": ms * MS}
+        for name, ms in (("freeze", 12), ("thaw", 88))
+    }
+    fault = {**NOTHING, "kind": "fault", "peer": 1}
+    frozen = [{**fault, "name": name, **when} for name, when in at.items()]
+    before, result = find(table(rows), {}), find(table(rows + frozen), {})
+    assert before is not None and before.cause != "straggler"
+    assert result is not None and (result.cause, result.rank) == ("straggler", 1), result
+    assert "for rank 1" in result.words and "frozen for 0.076 s" in result.words
+    assert result.shares["wait"] > 0.5 and result.shares["link"] < 0.1
+
+
 def test_ranks_that_wait_in_a_circle_are_nobodys_fault() -> None:
     rows = [span(rank, "forward", 0, 10) for rank in (0, 1)]
     rows += [message(0, "wait", 1, 10, 50), message(1, "wait", 0, 10, 50)]

@@ -130,8 +130,22 @@ def iteration(
         stretches.append(stretch | {"queue": late + beside, "queued": late})
     frame = pl.DataFrame(rows, infer_schema_length=None)
     computing = frame.select(pl.col(column).cast(dtype) for column, dtype in SCHEMA.items())
-    events = pl.concat([call, computing])
+    events = pl.concat([call, computing, *([] if queued else frozen_by(seed, call))])
     return events.with_columns(iteration=pl.lit(1, events.schema["iteration"])), stretches
+
+
+def frozen_by(seed: int, call: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return what the driver records of a rank that is frozen in the middle; nothing for even
+    seeds. It goes on as if it were not, so that it is in the middle of rows of all kinds.
+    """
+    if seed % 2 == 0:
+        return []
+    begin, end = call.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    marks = (("freeze", begin + (end - begin) // 4), ("thaw", begin + (end - begin) // 2))
+    own = {**NOTHING, "kind": "fault", "lane": "driver", "peer": seed % RANKS}
+    rows = [{**own, "name": name, "start_ns": at, "end_ns": at} for name, at in marks]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return [frame.select(pl.col(column).cast(dtype) for column, dtype in SCHEMA.items())]
 
 
 def test_both_divide_the_time_of_an_iteration_alike(tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ class _Verdict:
         if not self.spent.computes:
             return self._arriving(rank if main else -1, often) or self._unclear(often)
         times = self._times(rank)
+        others = len(self.spent.trainers) - 1
+        if main and (still := self._frozen_ns(rank)) * others >= MAIN * most:
+            words = (
+                f"The others wait for rank {rank} {often}: it was frozen for {still * 1e-9:.3g} s."
+            )
+            advice = "Let the others go on without a rank that stands: SSP, gossip, recovery."
+            return self._say("straggler", words, advice, rank)
         if main and rank not in self.spent.trainers:
             words = f"Workers wait for server {rank} {often}: it applies one update after another."
             return self._say("server", words, "Take more servers: each then holds less.", rank)
@@ -187,6 +194,13 @@ class _Verdict:
         words = f"Ranks wait for each other {often}: in every call another one comes last."
         advice = "Look at the calls: run.calls() says which rank came last."
         return self._say("turns", words, advice)
+
+    def _frozen_ns(self, rank: int) -> int:
+        """Return how long a rank was frozen while the ranks trained."""
+        begin = min(begin for begin, _ in self.spent.spans.values())
+        last = max(end for _, end in self.spent.spans.values())
+        spans = self.spent.frozen.get(rank, ())
+        return sum(max(0, min(end, last) - max(start, begin)) for start, end in spans)
 
     def _times(self, rank: int) -> float:
         """Return how many times as long as the other trainers a rank computes; 0 unknown."""

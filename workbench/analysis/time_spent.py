@@ -9,6 +9,7 @@ At every moment a rank
                message is on its way: ranks behind a slow link are not taken for ranks
                behind a straggler
 
+A rank that is frozen does nothing, whatever it was in; a rank that waits for it waits for a peer.
 A rank that waits for a message may have been woken and wait for a core: what it waited for cores
 beside its computing is taken from its waits and its messages' ways. Computing hides what happens
 beside it. What is left ("other") lies between the spans: the
@@ -33,6 +34,7 @@ from workbench.analysis.arrivals import bare, waits_by_arrival
 from workbench.recording.events import FAILED
 from workbench.store.holds import holds_of
 from workbench.store.iterations import COMPUTE
+from workbench.training.pipelines.bubble import frozen_spans
 
 PARTS = ("compute", "wait", "link", "core", "other")
 MOST_ROWS = 60_000  # that are looked at: of a long run those of its middle
@@ -48,7 +50,9 @@ States = npt.NDArray[np.int32]
 
 
 def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return the spans of training, without its first iteration, in which connections are made."""
+    """Return the spans of training, without its first iteration, in which connections are made; and
+    when ranks were frozen.
+    """
     p = pl.col
     kinds = [*_BUSY, *_ENGINE, "collective"]
     row_filter = (p("iteration") >= 0) & p("kind").cast(pl.String).is_in(kinds)
@@ -69,7 +73,8 @@ def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
         keep = max(1, len(numbers) * MOST_ROWS // rows.height)
         middle = numbers[(len(numbers) - keep) // 2 :][:keep]
         rows = rows.filter(p("iteration").is_between(middle[0], middle[-1]))
-    return rows
+    faults = events.filter(p("kind").cast(pl.String) == "fault").with_columns(texts)
+    return pl.concat([rows, faults.select(rows.columns).collect()])
 
 
 class TimeSpent:
@@ -81,7 +86,10 @@ class TimeSpent:
     def __init__(self, rows: pl.DataFrame, metadata: Mapping[str, str] | None = None) -> None:
         queued = rows.filter(pl.col("name") == _QUEUED).group_by("rank").agg(pl.col("value").sum())
         self.queued: dict[int, float] = {int(rank): float(ns) for rank, ns in queued.iter_rows()}
-        self.rows = rows = rows.filter(pl.col("end_ns") > pl.col("start_ns"))
+        self.frozen = frozen_spans(rows)
+        self.rows = rows = rows.filter(
+            pl.col("end_ns") > pl.col("start_ns"), pl.col("kind") != "fault"
+        )
         trains = rows.filter(pl.col("kind").is_in(TRAINS))
         self.computes = trains.height > 0  # else it is a job of which calls alone are known
         self.unfinished = rows.filter(pl.col("phase") == FAILED).height > 0
@@ -99,7 +107,15 @@ class TimeSpent:
     def _sweep(self, holds: Sequence[tuple[int, int]]) -> None:
         rows = self.rows
         self.ranks = 1 + max(int(rows["rank"].max()), int(rows["peer"].max()))  # type: ignore[arg-type]
-        ends = pl.Series(values=[ns for hold in holds for ns in hold], dtype=rows["start_ns"].dtype)
+        last = int(rows["end_ns"].max())  # type: ignore[arg-type]
+        frozen = [
+            (rank, start, min(end, last))
+            for rank, spans in self.frozen.items()
+            for start, end in spans
+            if rank < self.ranks and start < last
+        ]
+        known = [*holds, *((start, end) for _, start, end in frozen)]
+        ends = pl.Series(values=[ns for one in known for ns in one], dtype=rows["start_ns"].dtype)
         both = pl.concat([rows["start_ns"], rows["end_ns"], ends])
         self.times = both.unique().sort().to_numpy()
         shape = self.ranks, len(self.times) - 1
@@ -110,7 +126,9 @@ class TimeSpent:
         self._fill(rows.filter(pl.col("kind").is_in(["send", "recv"])), _MOVES)
         self._fill(rows.filter(pl.col("kind").is_in(_BUSY)), _COMPUTES)
         self._fill_operations()
-        state, last = self._resolved()
+        for rank, start, end in frozen:
+            self._fill_frozen(rank, slice(*np.searchsorted(self.times, [start, end])))
+        state, last_of = self._resolved()
         lasts = np.diff(self.times).astype(np.float64)
         for hold in holds:
             lasts[slice(*np.searchsorted(self.times, hold))] = 0.0
@@ -119,7 +137,7 @@ class TimeSpent:
             begin, end = int(own["start_ns"].min()), int(own["end_ns"].max())  # type: ignore[arg-type]
             self.spans[rank] = begin, end
             inside = slice(*np.searchsorted(self.times, [begin, end]))
-            self._count(rank, inside, state, last, lasts)
+            self._count(rank, inside, state, last_of, lasts)
 
     def _fill_waits(self) -> None:
         """Put in what ranks wait for: the peer until it has sent, then what is on its way."""
@@ -154,6 +172,14 @@ class TimeSpent:
             a, b, c = np.searchsorted(self.times, ends)
             self.state[rank, a:b] = peer
             self.state[rank, b:c] = _MOVES
+
+    def _fill_frozen(self, rank: int, moments: slice) -> None:
+        """Put in that a rank stands, and that what it sends goes no further."""
+        self.state[rank, moments], self.core[rank, moments] = _NONE, 0.0
+        self.link[rank, moments] = -1
+        state, link = self.state[:, moments], self.link[:, moments]
+        stands = (state == _MOVES) & (link >= 0) & (link // self.ranks == rank)
+        state[stands], link[stands] = rank, -1
 
     def _fill(self, spans: pl.DataFrame, state: int) -> None:
         starts = np.searchsorted(self.times, spans["start_ns"].to_numpy())

@@ -196,8 +196,9 @@ export function factsOf(known, then = null) {
         `${grouped(counters.iteration + 1)}${run.iterations > 0 ? ` of ${grouped(run.iterations)}` : ""}`,
     );
     // of a run that broke off the newest iteration's loss is that of some ranks
-    const loss = Number.isFinite(then?.loss) ? then?.loss : counters.loss;
-    if (typeof loss === "number") parts.push(`loss ${loss.toPrecision(3)}`);
+    const ends = counters.loss?.toPrecision(3);
+    const by = Number.isFinite(then?.loss) ? then?.loss.toPrecision(3) : ends;
+    if (by) parts.push(`loss ${by === ends ? "" : "then "}${by}`);
   }
   return parts.join(" · ");
 }

@@ -143,7 +143,7 @@ test("the header line", () => {
   assert.equal(factsOf(known, { iteration: 0, loss: NaN }), "3 ranks · iteration 1 (of 7 so far)");
   assert.equal(factsOf(known, { iteration: 6, loss: NaN }), factsOf(known), "the newest");
   const all = { iteration: 6, loss: 0.5 }; // the last loss that all ranks told
-  assert.equal(factsOf(known, all), "3 ranks · iteration 7 of 200 · loss 0.500");
+  assert.equal(factsOf(known, all), "3 ranks · iteration 7 of 200 · loss then 0.500");
   assert.equal(factsOf(nothing()), "");
   assert.equal(factsOf({ ...known, run: { ...known.run, ranks: 0 }, counters: null }), "");
   assert.equal(titleOf(call), "Ring all-reduce");

@@ -3,7 +3,11 @@ import { test } from "node:test";
 import { frameAt, openCall } from "../../assets/engine/model.js";
 import { noteHold } from "../../assets/engine/holds.js";
 import { readingOf } from "../../assets/engine/rates.js";
-import { collectiveSentence, middleFact } from "../../assets/scenes/collectives/captions.js";
+import {
+  collectiveSentence,
+  hopWords,
+  middleFact,
+} from "../../assets/scenes/collectives/captions.js";
 import { lastToJoin } from "../../assets/engine/lateness.js";
 import { US, lookAt, ringRows } from "./simulated.js";
 
@@ -31,6 +35,11 @@ test("a rank that comes straight from the call before is not late", () => {
     /^The calls run into one another: rank 3 was still in the one before when rank 0 joined\. A hop takes 5\.\d+ ms, and this call takes [\d.]+ ms\.$/,
   );
   assert.match(said([0, 5000, 10_000, 40_000]), /^Rank 3 came 40\.0 ms after rank 0[,:]/);
+});
+
+test("of a hop as it usually is the slow link's is no part: then both are said", () => {
+  assert.equal(hopWords([4, 5, 6, 7].map((ms) => ms * 1000 * US)), "5.50 ms");
+  assert.equal(hopWords([100, 150, 160, 20_000].map((us) => us * US)), "100 µs to 20.0 ms");
 });
 
 test("how long a chunk takes leaves out the time in which the reader held the ranks", () => {

@@ -73,6 +73,11 @@ test(
       serverSentence(known, kept, RULES.bsp, true),
       /^Workers 2, 3 and 4 wait at the wall: worker 5 is still in iteration \d+, and no worker starts \d+ before its gradient is in\.$/,
     );
+    const apart = { ...kept, workers: kept.workers.filter((w) => w.rank < 3), slowest: [4, 5] };
+    assert.match(
+      serverSentence(known, apart, RULES.bsp, true),
+      /^Worker 2 waits at the wall: workers 4 and 5 are .* before their gradients are in\.$/,
+    );
     const wall = /iteration (\d+), and no worker starts (\d+)/;
     const [, now, next] = serverSentence(known, kept, RULES.bsp, true).match(wall);
     assert.equal(Number(next), Number(now) + 1);

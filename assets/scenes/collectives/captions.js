@@ -33,9 +33,19 @@ import {
 } from "../../engine/format.js";
 
 const LATE = 0.2; // of a call: a rank that could have joined so much earlier is late
+const UNEVEN = 3; // so many times the usual hop, the longest is said, too
 const FOR_CORES = 0.3; // of what a rank is late: so much waiting for a core is named
 
 export const FOR_LONG = 0.05; // of a call: shorter waits are not mentioned
+
+/**
+ * How long a hop takes: as a rule, or from the fastest link to the slowest where they differ much.
+ * @param {number[]} hops  of the links, in order
+ */
+export const hopWords = (hops) =>
+  hops[hops.length - 1] > UNEVEN * median(hops)
+    ? `${duration(hops[0])} to ${duration(hops[hops.length - 1])}`
+    : duration(median(hops));
 
 /** Bytes a second as networks say them, in bits. @param {number} rate */
 export function bitRate(rate) {
@@ -197,14 +207,14 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
     );
   }
   if (last && last.after > LATE * span) {
-    const hop = median([...reading.links.values()].map((link) => link.hop));
+    const hops = [...reading.links.values()].map((link) => link.hop).sort((a, b) => a - b);
     return (
       (last.inside
         ? `The calls run into one another: rank ${last.rank} was still in the one before when ` +
           `rank ${last.first} joined`
         : `Rank ${last.rank} came ${duration(last.after)} after rank ${last.first}, as late as it ` +
           "came out of the call before") +
-      `. ${hop > 0 ? `A hop takes ${duration(hop)}, and t` : "T"}${takes.slice(1)}.`
+      `. ${hops.length ? `A hop takes ${hopWords(hops)}, and t` : "T"}${takes.slice(1)}.`
     );
   }
   const longest = call.waits.reduce(

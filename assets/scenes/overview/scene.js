@@ -24,6 +24,7 @@ import {
 import { isOver, nowOf } from "../../engine/player.js";
 import { circleOf, drawCircle, underCircle } from "../../drawing/rank_circle.js";
 import { serversOf } from "../../engine/run_graph.js";
+import { iterationThen } from "../../engine/iteration_then.js";
 import { onlyWatches } from "../../engine/actions.js";
 import { onlyOperations } from "../../engine/run_words.js";
 import { meaning, startWords, tellOverview, waysOn } from "./captions.js";
@@ -196,7 +197,7 @@ class Overview {
     const then =
       held || (!live && !isOver(known)) || known.state === "replay" || (isOver(known) && !live);
     const shown = then ? Math.min(newest, losses.until(t)) : newest;
-    this.at = { newest, shown, onShow: Math.min(shown + 1, newest) };
+    this.at = { newest, shown, onShow: iterationThen(look)?.iteration ?? newest };
     const [doings, when] = this.#now(look);
     const first = Number.isFinite(losses.first) ? losses.at(losses.first) : NaN;
     this.doings = doings;

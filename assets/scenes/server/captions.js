@@ -104,7 +104,8 @@ export function sentenceOf(known, frame, rule, live) {
     if (rule.low === 0)
       return withLosses(
         `${names} wait${one ? "s" : ""} at the wall: ${still}, and no worker starts ` +
-          `${grouped(min + frame.stride + 1)} before its ${frame.pushes} is in.`,
+          `${grouped(min + frame.stride + 1)} before ` +
+          `${others.length > 1 ? `their ${frame.pushes}s are` : `its ${frame.pushes} is`} in.`,
       );
     return withLosses(
       `${names} stand${one ? "s" : ""} at the wall: ${still}, and no worker may start more ` +

@@ -59,7 +59,8 @@ export class WindowControl {
       around ??
       (look.call ? { iteration: -1, from: look.call.start, to: look.call.end, done: true } : null);
     if (!known) return this.shown;
-    const extent = { ...known, to: Math.max(known.to, waitsUntil(look)) };
+    // a wait that goes on, or the playhead in one, has no iteration of its own
+    const extent = { ...known, to: Math.max(known.to, waitsUntil(look), look.t) };
     const inside =
       win && look.t >= win.from && look.t < win.to && extent.iteration === win.iteration;
     if (inside && extent.to <= win.to && (around || extent.from >= win.from)) return win;

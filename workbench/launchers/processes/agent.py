@@ -4,15 +4,12 @@ workbench.launchers.processes.agent``, started by whatever starts processes wher
     driver ── a stream ── agent ─ rank
 
 It finds the driver by WORKBENCH_AGENT ("host:port/key", and from another host the fingerprint of
-the driver's certificate: channel.py), forks the rank's process, gives it a
-control block and a trace of its own, and relays: control words and records (relay.py), signals, and
-what the rank prints. When the driver goes, it ends the rank and whatever that has left; and when
-the agent is killed, the kernel kills the rank.
+the driver's certificate: channel.py), forks the rank's process, gives it a control block and a
+trace of its own, and relays: control words and records (relay.py), signals, and what the rank
+prints. When the driver goes, it ends the rank; when the agent is killed, the kernel kills the rank.
 
-Where its host is cut off from the driver's, the rank goes on. The agent keeps what there is to
-send, up to a bound (session.MOST_KEPT; beyond it records are dropped and counted, as where a ring
-is full), and calls again until it is answered, or refused (the driver has ended), for as long as
-the experiment's ``timeout``.
+Where its host is cut off from the driver's, the rank goes on. The agent keeps what there is to send
+(at most session.MOST_KEPT), and calls again until it is answered, or its ``timeout`` has passed.
 """
 
 from __future__ import annotations
@@ -61,9 +58,8 @@ class Driver:
     """The way to the driver. ``fingerprint``: of its certificate; "": it is on this machine, and a
     connection that ends is its end.
 
-    A driver whose cores are busy is silent, and answers late, as one is that cannot be reached; and
-    each call makes it busier. So an agent waits longer, for either, each time that the host was
-    reached at the first try: many that call the same driver leave it time to answer.
+    A driver whose cores are busy answers late, like one that cannot be reached, and each call makes
+    it busier. So an agent waits longer each time that the host was reached at the first try.
     """
 
     def __init__(self, host: str, port: int, key: str, fingerprint: str) -> None:

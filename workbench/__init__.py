@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from workbench.studies.split import split
     from workbench.training.pipelines.schedule import Schedule
     from workbench.training.pipelines.schedule import build as schedule
+    from workbench.views.walks import walk
 
 __version__ = "0.1.0"
 __all__ = [
@@ -145,6 +146,7 @@ __all__ = [
     "side_by_side",
     "speed_up",
     "split",
+    "walk",
     "watch",
     "why",
 ]

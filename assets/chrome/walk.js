@@ -29,10 +29,12 @@ export class Walk {
   constructor(stage) {
     this.stage = stage;
     this.at = -1; // the step; -1: no walk is open
-    this.own = /** @type {{key: string, at: number, steps: Step[]} | null} */ (null); // a lecturer's
+    this.own =
+      /** @type {{key: string, at: number, scene: string, steps: Step[] | null} | null} */ (null); // a lecturer's
     this.steps = /** @type {Step[]} */ ([]);
     this.before = stage.playback.player; // where the picture goes on in the end
-    this.span = /** @type {Span} */ ({ start: 0, end: 0 });
+    this.callKey = ""; // the key of the call that the steps tell of
+    this.epoch = -1; // of the table for which a step was placed
     this.drawn = false; // whether the mark is on screen
     this.button = Object.assign(document.createElement("button"), {
       className: "wb-walk-open",
@@ -41,7 +43,6 @@ export class Walk {
     });
     this.button.setAttribute("aria-keyshortcuts", "W");
     this.button.onclick = () => (this.isOpen ? this.close() : this.open());
-    stage.$(".wb-say").prepend(this.button);
     this.body = document.createElement("div");
     this.body.className = "wb-walk";
     this.body.hidden = true;
@@ -80,8 +81,9 @@ export class Walk {
     const steps = this.own?.steps ?? this.#ofScene;
     if (!steps.length || !stage.known.table) return;
     if (!this.isOpen) this.before = stage.playback.player;
+    this.drawn = false;
     this.steps = steps;
-    this.span = this.#spanNow();
+    this.callKey = this.#callNow()?.key ?? "";
     this.body.hidden = false;
     this.#show(Math.max(0, Math.min(at, steps.length - 1)));
     this.card.focus({ preventScroll: true });
@@ -98,21 +100,24 @@ export class Walk {
     const { stage } = this;
     if (!this.isOpen) return;
     this.at = -1;
-    this.own = null;
     this.body.hidden = true;
     stage.point(null);
     if (resume) stage.playback.resume(this.before);
     stage.root.focus({ preventScroll: true });
   }
 
-  /** What the steps tell of: the call on show, or one with messages. @returns {Span} */
-  #spanNow() {
+  /** What the steps tell of: the call on show, or if nothing moves in it one with messages. */
+  #callNow() {
+    const { current, source } = this.stage.playback;
+    if (current?.flights.length) return current;
+    return source.calls.find((one) => one.sends) ?? current ?? source.calls[0];
+  }
+
+  /** That call, with the rows that have come meanwhile; where there is none, the run. @returns {Span} */
+  get span() {
     const { playback, known } = this.stage;
-    const { current, source } = playback;
-    if (current?.flights?.length) return current;
-    const head = source.calls.find((one) => one.sends) ?? source.calls[0];
-    const call = current ?? (head && playback.open(head.key));
     const { from, to, rows } = known.table;
+    const call = this.callKey ? playback.open(this.callKey) : null;
     return call ?? (rows ? { start: from, end: to } : { start: 0, end: 0 });
   }
 
@@ -124,9 +129,10 @@ export class Walk {
     this.at = at;
     if (step.scene && step.scene !== scenes.current?.name) {
       scenes.open(step.scene, false);
-      this.span = this.#spanNow();
+      this.callKey = this.#callNow()?.key ?? "";
     }
-    const { from, to, rows } = known.table;
+    const { from, to, rows, epoch } = known.table;
+    this.epoch = epoch;
     const span = step.of === "run" ? { start: from, end: to } : this.span;
     if (rows) {
       const [wanted, ...near] = momentsOf(step, span);
@@ -207,15 +213,21 @@ export class Walk {
   /** The button; and the card, where it stands now. Called with the stage's texts. @param {Look} look */
   say(look) {
     const { known } = look;
-    const own = /** @type {any} */ (known.run)?.walk ?? null;
+    const own = (this.own = /** @type {any} */ (known.run)?.walk ?? null);
     if (own && own.key !== this.stage.wire.kept.walk && known.table.rows) {
       this.stage.wire.kept.walk = own.key; // opened once
-      this.own = own;
+      this.stage.scenes.open(own.scene, false);
       this.open(own.at);
     }
+    const home = this.stage.$(".wb-scenes > :not([hidden]) .wb-ov-head") ?? this.stage.$(".wb-say");
+    if (this.button.parentElement !== home) home.append(this.button);
     this.button.hidden = !this.isOpen && (!this.#ofScene.length || !known.run);
     this.button.setAttribute("aria-pressed", String(this.isOpen));
-    if (this.isOpen) this.#place(false);
+    if (!this.isOpen) return;
+    const { start, end } = this.span;
+    const lacked = !this.drawn || end <= start; // rows that had not come yet
+    if (lacked && known.table.epoch !== this.epoch) this.open(this.at);
+    else this.#place(false);
   }
 
   /** @param {boolean} reveal */

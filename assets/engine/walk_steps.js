@@ -6,11 +6,12 @@
  *
  * @typedef {import("./page_state.js").Look} Look
  * @typedef {{start: number, end: number, flights?: {start: number, end: number}[],
- *   rows?: {rank: number, peer: number, kind: string, start: number, end: number, nbytes: number}[]}}
+ *   rows?: {rank: number, peer: number, kind: string, start: number, end: number, nbytes: number,
+ *   name: string, value?: number}[]}}
  *   Span  a call, a round or a pass; or the whole run
  * @typedef {{say: string, fact?: string, field?: string, take?: "sum" | "count" | "mean" | "max" |
- *   "share", column?: "nbytes" | "duration", kind?: string | string[], mark?: string, of?: "call" | "run", by?: string[],
- *   as?: "bytes" | "time" | "share" | "count"}} Query
+ *   "share" | "last", column?: "nbytes" | "duration" | "value", name?: string, kind?: string | string[], mark?: string, of?: "call" | "run", by?: string[],
+ *   as?: "bytes" | "time" | "share" | "count" | "number"}} Query
  *   say: the sentence, with {n} for the number. fact: a field of what is known of the run; field: of
  *   the mark itself, or of the first that is drawn of another name, `mark`; "count": how many are
  *   drawn of that name; take: of a column of those rows that are of a kind, of the call on show or the
@@ -62,10 +63,11 @@ const WRITTEN = {
   bytes,
   time: duration,
   share: (x) => `${Math.round(100 * x)} %`,
+  number: (x) => String(Number(x.toPrecision(3))),
   count: (x) => grouped(x),
 };
 /** @type {Record<string, string>} */
-const OF_COLUMN = { nbytes: "bytes", duration: "time" };
+const OF_COLUMN = { nbytes: "bytes", duration: "time", value: "number" };
 
 /**
  * The number of a step in words; "" where the run has none.
@@ -88,17 +90,27 @@ export function numberOf(query, look, span, who, marks = []) {
 }
 
 /** @param {Query} query @param {Look} look @param {Span} span @param {Record<string, any>} who */
-function taken({ take = "sum", column = "nbytes", kind, of = "call", by = [] }, look, span, who) {
+function taken(
+  { take = "sum", column = "nbytes", name, kind, of = "call", by = [] },
+  look,
+  span,
+  who,
+) {
   const { counters, table } = look.known;
   // rows that the page has not got, or that stand for several: no sum of the run
-  if (of === "run" && (counters?.older || counters?.coarser || table.forgotten)) return NaN;
+  if (of === "run" && (counters?.older || counters?.coarser || counters?.folded || table.forgotten))
+    return NaN;
   const whole = of === "run" ? { start: table.from, end: table.to } : span;
-  let [sum, count, most] = [0, 0, 0];
-  for (const row of rowsOf(look, whole)) {
+  let [sum, count, most, last] = [0, 0, 0, { end: -1, value: NaN }];
+  for (const row of rowsOf(look, column === "value" ? { ...whole, rows: [] } : whole)) {
     if (kind && ![kind].flat().includes(row.kind)) continue;
     if (by.some((name) => /** @type {any} */ (row)[name] !== who[name])) continue;
-    const value = column === "nbytes" ? row.nbytes : row.end - row.start;
-    if (value < 0) continue;
+    if (name && row.name !== name) continue;
+    const value = { nbytes: row.nbytes, duration: row.end - row.start, value: row.value ?? NaN }[
+      column
+    ];
+    if (!Number.isFinite(value) || (value < 0 && column !== "value")) continue;
+    if (row.end >= last.end && row.end <= look.t) last = { end: row.end, value };
     sum += value;
     count += 1;
     most = Math.max(most, value);
@@ -110,7 +122,7 @@ function taken({ take = "sum", column = "nbytes", kind, of = "call", by = [] }, 
       1,
       sum / Math.max(1, whole.end - whole.start) / (by.includes("rank") ? 1 : look.ranks),
     );
-  return { sum, max: most, mean: sum / count }[take];
+  return { sum, max: most, mean: sum / count, last: last.value }[take];
 }
 
 /** The rows of a call, or of all that began within a span. @param {Look} look @param {Span} span */
@@ -126,6 +138,8 @@ function* rowsOf({ table }, span) {
         start: start[r],
         end: end[r],
         nbytes: nbytes[r],
+        name: table.text(table.name[r]),
+        value: table.value[r],
       };
 }
 

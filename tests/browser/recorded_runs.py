@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Locator, Page
 
@@ -33,10 +34,10 @@ def empty_stage(page: Page) -> Locator:
     return stage
 
 
-def take(stage: Locator, name: str) -> None:
-    """Have the stage replay that run, instead of the one before."""
+def take(stage: Locator, name: str, **more: Any) -> None:
+    """Have the stage replay that run, instead of the one before; ``more``: of the message."""
     record = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
-    message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None}
+    message = {"type": "batch", "seq": 1, "reset": True, "state": "replay", "now": None, **more}
     header = {**record["header"], **message, "run": {"id": name, **record["run"]}}
     stage.page.evaluate("(all) => window.take(all)", json.dumps([[header, record["bytes"]]]))
     its_own = """(root, name) => {

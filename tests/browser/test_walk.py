@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator
 
-from tests.browser.conftest import let_draw
+import workbench as wb
+from tests.browser.conftest import Watched, known, let_draw, wait_for
 from tests.browser.recorded_runs import FOLDER, empty_stage, take
+from tests.views.test_walks import YAML
 
 RUNS = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
 pytestmark = pytest.mark.browser
@@ -47,9 +50,36 @@ def state(stage: Locator) -> dict[str, Any]:
     return dict(stage.evaluate("(root) => root.stage.walk.state() ?? {}"))
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_every_step_is_drawn_and_says_a_number_of_the_run(name: str, stage: Locator) -> None:
-    take(stage, name)
+CONTROL = {
+    "held": True,
+    "standing": [0, 1],
+    "slow_motion": 1,
+    **{name: {} for name in ("slow", "ended", "how", "pids")},
+    **{name: [] for name in ("frozen", "links")},
+}
+FAILURE = {"text": "Rank 1 was killed.", "rank": 1, "how": "killed", "doing": "", "lines": []}
+STATES: dict[str, dict[str, Any]] = {
+    "replay": {},
+    "failed": {"state": "failed", "words": FAILURE["text"], "failure": FAILURE},
+    "held": {"state": "running", "control": CONTROL},
+}
+CASES = (
+    [(name, "replay") for name in RUNS]
+    + [
+        (name, state)
+        for state in ("failed", "held")
+        for name in ("poisoned", "server_shrinks", "peer_lost", "shard_replaced", "stage_replaced")
+    ]
+    + [("played_ape_x", "failed"), ("played_ape_x", "held")]
+)
+
+
+@pytest.mark.parametrize(("name", "how"), CASES)
+def test_every_step_is_drawn_and_says_a_number_of_the_run(
+    name: str, how: str, stage: Locator
+) -> None:
+    take(stage, name, **STATES[how])
+    assert known(stage, "state") == STATES[how].get("state", "replay")
     let_draw(stage.page, 300)
     for scene, steps in stage.evaluate(WALKED).items():
         for step in filter(None, steps):
@@ -94,3 +124,28 @@ def test_a_link_points_to_one_step_and_copies_it_again(stage: Locator) -> None:
     assert stage.evaluate("(root) => root.stage.walk.link") == 2
     page.evaluate("() => { location.hash = ''; }")
     stage.evaluate("(root) => root.stage.walk.close()")
+
+
+def test_a_walk_of_ones_own_opens_in_a_saved_page_and_goes_to_other_scenes(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    run = wb.plan("all_reduce", "ring", ranks=4, nbytes="1 MB")
+    wb.walk(run, YAML, scene="collectives").to_html(tmp_path / "walk.html")
+    page = open_page(color_scheme="dark").page
+    page.goto((tmp_path / "walk.html").as_uri())
+    stage = page.locator(".wb-stage")
+    wait_for(lambda: state(stage).get("drawn"), "the card")
+    assert state(stage)["text"] == "This is rank 2."
+    page.keyboard.press("ArrowRight")
+    wait_for(lambda: state(stage).get("drawn"), "the card in the timeline")
+    lane = state(stage)
+    assert stage.get_attribute("data-scene") == "timeline" and lane["at"] == 1 == lane["of"] - 1
+    assert lane["number"].startswith("It sends ")
+    page.keyboard.press("Escape")
+    let_draw(page, 600)
+    assert state(stage) == {}, "it opens once"
+    wb.walk(run, scene="collectives", step=2).to_html(tmp_path / "ours.html")
+    page.goto((tmp_path / "ours.html").as_uri())
+    wait_for(lambda: state(stage).get("drawn"), "a card of ours")
+    assert state(stage)["title"] == "What a rank holds"
+    assert stage.evaluate("(root) => root.stage.walk.link") == 2

@@ -54,6 +54,21 @@ test("numbers are those of the rows", () => {
   assert.ok(waits > 0 && waits < 100);
 });
 
+test("the last value of a name is the newest finite one before the playhead", () => {
+  const query = { take: "last", column: "value", name: "loss", of: "run" };
+  const rows = [...Array(table.rows).keys()].filter(
+    (r) => table.text(table.name[r]) === "loss" && Number.isFinite(table.value[r]),
+  );
+  const newest = (t) => rows.findLast((r) => table.end[r] <= t);
+  rows.sort((a, b) => table.end[a] - table.end[b]);
+  for (const r of rows.slice(1)) {
+    const [now, before] = [table.end[r], newest(table.end[r] - 1)];
+    const at = (t) => numberOf(query, { ...look, t }, call, {});
+    assert.equal(at(now), String(Number(table.value[newest(now)].toPrecision(3))));
+    assert.equal(at(now - 1), String(Number(table.value[before].toPrecision(3))));
+  }
+});
+
 test("no sum of a run is told whose rows the page has not got", () => {
   const query = { take: "sum", column: "nbytes", kind: "send", of: "run" };
   assert.notEqual(numberOf(query, look, call, {}), "");

@@ -46,6 +46,7 @@ LATER = {name: ("experiment.spec", name) for name in _OF_A_SPEC.split()} | {
     "side_by_side": ("studies.side_by_side", "side_by_side"),
     "speed_up": ("studies.speed_up.study", "speed_up"),
     "split": ("studies.split", "split"),
+    "walk": ("views.walks", "walk"),
     "watch": ("runs.attach", "watch"),
     "why": ("studies.crossover.ask", "why"),
 }

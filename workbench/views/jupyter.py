@@ -6,6 +6,7 @@ thread of its own, so the picture moves while a cell runs, awaits or has returne
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from functools import partial
@@ -25,6 +26,7 @@ from workbench.views.pages.feed import Start, feed
 from workbench.views.pages.page import Page, Trials
 from workbench.views.pages.unattended import WIDGET, for_readers
 from workbench.views.pages.widget import ABSENT, Picture, hear_at_once
+from workbench.views.replay import to_html
 from workbench.views.scenes import first_scene
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg
@@ -56,6 +58,7 @@ class Stage(Picture):
         super().__init__()
         self.scene, self._words, self._shown = scene, repr(run), False
         self._renewed = self._awaits = False
+        self._walk: dict[str, Any] | None = None
         self.opens = scene
         self._run, self._readonly, self._on_start = run, readonly, on_start
         self._page = self._join(run, scene, None if readonly else display_of("trials")(self, [run]))
@@ -74,6 +77,14 @@ class Stage(Picture):
         self._page.leave()
         self._page = self._join(run, first_scene(run.store.metadata), trials)
         self._page.hear({"type": "hello"})
+
+    def tell_walk(self, walk: dict[str, Any]) -> None:
+        """Open a walk of one's own on every page that shows it (views/walks.py)."""
+        self._page.walk = self._walk = walk
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path`` one file that animates in any browser, and opens the same walk."""
+        to_html(self._run.store, path, self._walk)
 
     def refresh_facts(self) -> None:
         """Send the facts again."""

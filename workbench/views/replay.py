@@ -70,14 +70,16 @@ try {
 """)
 
 
-def to_html(store: Store, path: str | os.PathLike[str]) -> None:
-    """Write the run that ``store`` holds, live or loaded, as a page to ``path``."""
+def to_html(store: Store, path: str | os.PathLike[str], walk: dict[str, Any] | None = None) -> None:
+    """Write the run that ``store`` holds, live or loaded, as a page to ``path``; it opens ``walk``
+    (views/walks.py).
+    """
     with atomically(path, "the page") as beside:
-        beside.write_text(page(store), encoding="utf-8")
+        beside.write_text(page(store, walk), encoding="utf-8")
 
 
-def page(store: Store) -> str:
-    """Return the page that replays this run."""
+def page(store: Store, walk: dict[str, Any] | None = None) -> str:
+    """Return the page that replays this run, and opens ``walk``."""
     run: dict[str, Any] = {}
     squeeze, pieces = zlib.compressobj(9), list[bytes]()
 
@@ -85,6 +87,8 @@ def page(store: Store) -> str:
         header = message.header
         if run and not header["rows"]:
             return  # nothing that the first part has not told
+        if walk and not run:
+            header["run"]["walk"] = walk
         run.update(header["run"])
         pieces.append(squeeze.compress(part(message)))
 

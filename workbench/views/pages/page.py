@@ -66,6 +66,7 @@ class Page:
         self._trials = None if readonly else trials
         self.readonly, self._scene = readonly or not hasattr(run, "pause"), scene
         self.moment = ""  # at which it opens, as a page's menu copies it
+        self.walk: dict[str, Any] | None = None  # which it opens (views/walks.py)
         self._hellos: deque[Mapping[str, Any]] = deque()  # oldest first
         self._answers: deque[Message] = deque()  # to what it had done
         self._greeted: deque[object] = deque(maxlen=16)  # tokens of hellos that were answered
@@ -223,6 +224,8 @@ class Page:
                 "can_start": self._start is not None,
                 "trials": self._trials.facts if self._trials else None,
             }
+            if self._seq == 1 and self.walk:
+                run["walk"] = self.walk
             own = {"seq": self._seq, "run": run, "counters": {"older": self._older}}
             message = message.to_page(own)
         try:

@@ -107,7 +107,8 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     lab.start()
     assert lab.questions.button.disabled and "stop it first" in lab.status.value
     wait_for(lambda: not lab.start_button.disabled, "its end")
-    assert "Two: 2 of 2 runs done." in lab.status.value
+    assert "Two: By time per step, " in lab.status.value
+    assert "All " in lab.past._table.value and lab.past._table.value.count("<td>ranks</td>") == 1
     assert [past.title for past in lab.past.ticked] == ["ring", "naive"]
     assert [past.experiment.all_reduce for past in lab.history] == ["ring", "naive"]
     assert lab.stage._page.run is lab.run and lab.run.store.metadata["question"] == "?"

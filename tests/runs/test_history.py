@@ -9,6 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.live import training, until
+from workbench.analysis.against_reference import plain
 from workbench.analysis.curves import select
 from workbench.runs.history import (
     History,
@@ -138,6 +139,8 @@ def test_the_best_is_marked_and_others_are_told_against_the_reference(history: H
     change = rows["sent by the busiest rank"][0].change
     assert change == f"×{sent[0] / sent[1]:.3g}"
     assert rows["sent by the busiest rank"][1].change == "", "the reference"
+    same = {row["name"] for row in plain(beside_reference(pasts[:2])) if row["same"]}
+    assert "state" in same and "sent by the busiest rank" not in same
     first = dict(beside_reference(pasts))["sent by the busiest rank"]
     assert first[0].change == "" and first[1].change == f"×{sent[1] / sent[0]:.3g}"
 

@@ -89,9 +89,17 @@ def rows(
     return result
 
 
+def is_same(cells: Sequence[Cell]) -> bool:
+    """Return whether several runs have the same value: a row that says nothing of them apart."""
+    return len(cells) > 1 and len({cell.text for cell in cells}) == 1
+
+
 def plain(rows: Sequence[tuple[str, list[Cell]]]) -> list[dict[str, Any]]:
     """Return rows as a page takes them."""
-    return [{"name": name, "cells": [asdict(cell) for cell in cells]} for name, cells in rows]
+    return [
+        {"name": name, "cells": [asdict(cell) for cell in cells], "same": is_same(cells)}
+        for name, cells in rows
+    ]
 
 
 def _best(name: str, runs: Sequence[Mapping[str, Any]]) -> str | None:

@@ -75,7 +75,9 @@ def fail(error: object) -> Never:
 def _print_error(error: object) -> None:
     """Print an error, all in one style; the end of a run that its experiment planned is not one."""
     planned = getattr(error, "planned", "")
-    words, style = (f"{error}", "yellow") if planned else (f"error: {error}", "red")
+    words, style = (
+        (f"ended as planned: {error}", "yellow") if planned else (f"error: {error}", "red")
+    )
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(words, style=style, markup=False)
 

@@ -14,7 +14,7 @@ PLACES = {
     "all_reduce": ("All-reduce", "Training", "", False),
     "ranks": ("Ranks", "Training", "", False),
     "iterations": ("Iterations", "Training", "", False),
-    "stop_after": ("Stop after", "Training", "", True),
+    "stop_after": ("Stop after", "Training", "", False),
     "batch_size": ("Minibatch", "Training", "samples", False),
     "network.latency": ("Latency", "Links and faults", "", False),
     "network.bandwidth": ("Bandwidth", "Links and faults", "", False),

@@ -8,6 +8,7 @@ They stand in the files of presets/, ours and the user's own (extensions.py). A 
     GROUP, ORDER     under which name its presets stand, and where among the others
     presets()        a list of (name, a line of words on what to look for, make -> Experiment)
     comparisons()    a list of (name, the question in a line, make -> {name: Experiment}); or none
+    MEASURES         name of a comparison -> the measures that decide it; others: time per step
     SCENES           name -> the scene in which the question is seen, "" all others; without it that
                      of the strategy
 """
@@ -53,6 +54,7 @@ class Compared:
     words: str
     make: Callable[[], Mapping[str, Experiment]]
     group: str = "Averaged gradients"
+    measures: tuple[str, ...] = ("step_ms",)  # that decide it: see analysis/verdict.py
 
     def facts(self) -> dict[str, str]:
         """Return what each of its runs keeps: the question, which is shown above the picture."""
@@ -65,6 +67,7 @@ class Compared:
             "import workbench as wb\n"
             "from workbench.presets.catalogue import comparisons\n\n"
             f"found = wb.compare(comparisons()[{self.name!r}].make()).wait()\n"
+            f"print(found.verdict({', '.join(map(repr, self.measures))}))\n"
             "print(found.table)\n"
         )
 
@@ -115,10 +118,15 @@ def comparisons() -> dict[str, Compared]:
     """Return them by name. ``wb.compare(comparisons()[name].make(), seeds=5)`` runs one."""
     files = [file for file in _files() if hasattr(file, "comparisons")]
     return {
-        name: Compared(name, words, make, file.GROUP)
+        name: Compared(name, words, make, file.GROUP, _measures(file, name))
         for file in files
         for name, words, make in file.comparisons()
     }
+
+
+def _measures(file: ModuleType, name: str) -> tuple[str, ...]:
+    decides: Mapping[str, tuple[str, ...]] = getattr(file, "MEASURES", {})
+    return decides.get(name, ("step_ms",))
 
 
 def _files() -> list[ModuleType]:

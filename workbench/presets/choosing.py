@@ -14,6 +14,9 @@ from workbench.experiment.spec import Experiment, Link, Network
 Words = tuple[str, str, Callable[[], Experiment]]
 Question = tuple[str, str, Callable[[], dict[str, Experiment]]]
 GROUP, ORDER = "Collectives", 30
+MEASURES = {  # that decide a comparison; others: time per step
+    "What crosses from host to host?": ("bytes_between",),
+}
 
 NARROW = Network(latency="1 ms", bandwidth="100 Mbit/s")  # the gradient's bytes are what counts
 LONG = Network(latency="20 ms")  # the steps are

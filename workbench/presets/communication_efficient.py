@@ -14,6 +14,18 @@ from workbench.experiment.spec import Experiment, Network
 Words = tuple[str, str, Callable[[], Experiment]]
 Question = tuple[str, str, Callable[[], dict[str, Experiment]]]
 GROUP, ORDER = "Less communication", 60
+MEASURES = {  # that decide a comparison; others: time per step
+    "Less communication": (
+        "loss_end",
+        "bytes_all",
+    ),
+    "How often to average": (
+        "loss_end",
+        "bytes_all",
+    ),
+    "Kept or thrown away": ("loss_end",),
+    "Larger minibatches": ("loss_end",),
+}
 SCENES = {
     "200 small tensors": "timeline",
     "200 small tensors, fused": "timeline",

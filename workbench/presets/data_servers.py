@@ -14,6 +14,10 @@ from workbench.experiment.spec import Experiment, Kill, Link, Network
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Examples", 40
+MEASURES = {  # that decide a comparison; others: time per step
+    "Data servers or partitions?": ("bytes_busiest",),
+    "How far ahead to ask": ("stall_ms",),
+}
 SCENES = {
     "A partitioned data set": "samples",
 }

@@ -15,6 +15,12 @@ from workbench.presets._touched import touched
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Averaged gradients", 20
+MEASURES = {  # that decide a comparison; others: time per step
+    "Fewer bytes a gradient": (
+        "bytes_all",
+        "loss_end",
+    ),
+}
 LAYERS = {"layers": 24, "width": 64}
 LINKS = Network(latency="0.3 ms", bandwidth="150 Mbit/s")
 CAPS = (0.02, 0.05, 0.1, 0.2, 0.4)  # MiB

@@ -10,6 +10,12 @@ from workbench.experiment.spec import Experiment, Jitter
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Elephas", 92
+MEASURES = {  # that decide a comparison; others: time per step
+    "Elephas's six ways": (
+        "loss_end",
+        "wall_seconds",
+    ),
+}
 MODES = "synchronous", "asynchronous", "hogwild"
 
 

@@ -14,6 +14,12 @@ from workbench.experiment.spec import Experiment, Network
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Sharded", 80
+MEASURES = {  # that decide a comparison; others: time per step
+    "Sharded or whole on every rank?": (
+        "memory",
+        "bytes_all",
+    ),
+}
 TRANSFORMER = {"layers": 8}
 
 

@@ -13,6 +13,16 @@ from workbench.presets._touched import touched
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Less communication", 50
+MEASURES = {  # that decide a comparison; others: time per step
+    "Which graph to gossip on": (
+        "bytes_all",
+        "loss_end",
+    ),
+    "How often to scatter": (
+        "bytes_all",
+        "loss_end",
+    ),
+}
 
 
 def mixed(strategy: str = "gossip", ranks: int = 8, **options: Any) -> Experiment:

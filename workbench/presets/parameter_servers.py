@@ -11,6 +11,15 @@ from workbench.presets._touched import touched
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Parameter servers", 90
+MEASURES = {  # that decide a comparison; others: time per step
+    "Four ways to wait": (
+        "wall_seconds",
+        "loss_end",
+    ),
+    "One server or a ring": ("bytes_busiest",),
+    "Learning rate and delay": ("loss_end",),
+    "Drop or keep": ("loss_end",),
+}
 
 
 def served(**options: Any) -> Experiment:

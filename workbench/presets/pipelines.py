@@ -15,6 +15,13 @@ from workbench.presets._touched import touched
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Models over ranks", 100
+MEASURES = {  # that decide a comparison; others: time per step
+    "Schedules of a pipeline": (
+        "bubble",
+        "activations",
+    ),
+    "Microbatches": ("bubble",),
+}
 SCENES = {
     "Pipeline of convolutions": "model",
     "Too large for one rank": "overview",

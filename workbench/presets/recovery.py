@@ -14,6 +14,9 @@ from workbench.presets._touched import touched
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Recovery", 25
+MEASURES = {  # that decide a comparison; others: time per step
+    "Go on with fewer, or replace?": ("wall_seconds",),
+}
 
 
 def healing(recovery: str, **fields: Any) -> Experiment:

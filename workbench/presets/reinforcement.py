@@ -13,6 +13,12 @@ from workbench.experiment.spec import Experiment, Kill
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
 Question = tuple[str, str, Callable[[], Mapping[str, Experiment]]]
 GROUP, ORDER = "Reinforcement learning", 80
+MEASURES = {  # that decide a comparison; others: time per step
+    "Gorila, Ape-X and one process": (
+        "return_end",
+        "wall_seconds",
+    ),
+}
 PULL_EVERY = 200  # frames
 SCENES = {
     "": "reinforcement",

@@ -87,7 +87,7 @@ def name_planned(exp: Experiment, error: WorkbenchError, store: Store) -> None:
             continue
         cause = min(causes, key=lambda one: getattr(one, "at_iteration", -1) != row["iteration"])
         error.planned = repr(cause)
-        error.args = (f"a fault of the experiment, {cause!r}, ended the run: {error}",)
+        error.args = (f"{error}. A fault of the experiment did it: {cause!r}",)
 
 
 def _row_of(fault: Fault) -> tuple[int, str]:

@@ -49,6 +49,7 @@ def test_its_runs_take_one_place_after_another_and_stand_side_by_side(runs: Runs
     assert [past.title for past in one.pasts] == ["ring", "naive"]
     assert [past.state for past in one.pasts] == ["finished"] * 2
     assert one.state == "2 of 2 runs done" and one.words == ""
+    assert one.verdict.startswith("By time per step, ")
     assert [*runs.history("me")] == one.pasts
     assert all(past.run.store.metadata["question"] == "Which is it?" for past in one.pasts)
     assert comparisons.find(one.id) is one and comparisons.of("me") == [one]

@@ -111,6 +111,7 @@ class ComparePage:
             words=f"{hosted.compared.words} · {hosted.state}",
             notice=hosted.words,
             serious=True,
+            verdict=hosted.verdict,
             watch="",
             again="Compare again" if hosted.done else "Stop",
             ways=[],

@@ -52,6 +52,11 @@ class HostedComparison:
         return self._comparison.words
 
     @property
+    def verdict(self) -> str:
+        """Which of its runs comes first, once all are over; "" before."""
+        return self._comparison.verdict(*self.compared.measures) if self.done else ""
+
+    @property
     def pasts(self) -> list[Past]:
         return [one.past for one in self.trials if one.past is not None]
 

@@ -70,13 +70,14 @@ class Comparing:
 
     @property
     def words(self) -> str:
-        """The run that goes on, of how many, and its iteration."""
+        """The run that goes on, of how many, and its iteration; at the end which comes first."""
         trials = self._comparison.trials
         for number, one in enumerate(trials, 1):
             if one.past is not None and not one.past.over:
                 done, goal = one.past.run.iteration + 1, one.experiment.iterations
                 return f"Run {number} of {len(trials)}, {one.name}: iteration {done:,} of {goal:,}"
-        return self._comparison.words
+        verdict = self._comparison.verdict(*self.compared.measures) if self.done else ""
+        return verdict or f"{self._comparison.words}."
 
     def stop(self) -> None:
         """Stop the run that goes on, after its iteration; start no other."""

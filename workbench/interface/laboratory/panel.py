@@ -283,7 +283,7 @@ class Lab(w.VBox):
             return
         self.past.tick(comparing.pasts)
         wrong = "; ".join(comparing.errors)
-        words = f"{comparing.compared.name}: {comparing.words}."
+        words = f"{comparing.compared.name}: {comparing.words}"
         self._say(in_a_line(wrong) if wrong else words, wrong=bool(wrong))
         self._enable()
 

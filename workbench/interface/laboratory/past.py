@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as w
 
-from workbench.analysis.against_reference import Cell
+from workbench.analysis.against_reference import Cell, is_same
 from workbench.analysis.comparison import line_key
 from workbench.interface.laboratory.way_in import close_whole
 from workbench.runs.history import (
@@ -208,14 +208,24 @@ def _table(pasts: list[Past], reference: str) -> str:
     head = "".join(
         f"<th>{key}{html.escape(name)}</th>" for key, name in zip(keys, names, strict=True)
     )
-    rows = "".join(
-        f"<tr><td>{html.escape(name)}</td>{''.join(map(_cell, cells))}</tr>"
-        for name, cells in beside_reference(pasts, reference)
-    )
+    rows = beside_reference(pasts, reference)
+    differ = [row for row in rows if not is_same(row[1])]
     note = comparison_note(pasts)
+    whole = f"<details><summary>All {len(rows)} rows</summary>{_rows(head, rows)}</details>"
+    return (
+        _rows(head, differ)
+        + f'<p class="wb-quiet">{note}</p>' * bool(note)
+        + whole * (len(differ) < len(rows))
+    )
+
+
+def _rows(head: str, rows: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+    body = "".join(
+        f"<tr><td>{html.escape(name)}</td>{''.join(map(_cell, cells))}</tr>" for name, cells in rows
+    )
     return (
         f'<table class="wb-compare"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>" + f'<p class="wb-quiet">{note}</p>' * bool(note)
+        f"<tbody>{body}</tbody></table>"
     )
 
 

@@ -61,11 +61,21 @@ def table_bundle(comparison: Results) -> dict[str, Any]:
         f"<li>{html.escape(one.label)}: {html.escape(str(one.error).splitlines()[0])}</li>"
         for one in failed
     )
+    differ = _differing(table)
+    whole = f"<details><summary>All {table.height} rows</summary>{as_html(table)}</details>"
     return {
-        "text/html": f"<p>{html.escape(comparison.words)}</p>{as_html(table)}"
+        "text/html": f"<p>{html.escape(comparison.words)}</p>{as_html(differ)}"
+        + whole * (differ.height < table.height)
         + (f"<ul>{wrong}</ul>" if wrong else ""),
         "text/plain": _as_text(table),
     }
+
+
+def _differing(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows in which experiments differ; of one experiment, all."""
+    if table.width < 3:
+        return table
+    return table.filter([len({*row[1:]}) > 1 for row in table.iter_rows()])
 
 
 def as_html(table: pl.DataFrame, look: str = "") -> str:

@@ -9,7 +9,7 @@ import { copies, h, part, whole } from "./dom.js";
 /**
  * @typedef {{label: string, href: string, save?: boolean}} Way
  * @typedef {{title: string, words: string, notice: string, serious: boolean, watch: string,
- *   again: string, ways: Way[], code: string}} State
+ *   again: string, ways: Way[], code: string, verdict?: string}} State  verdict: of a comparison
  */
 
 export default part((body, /** @type {State} */ state, tell) => {
@@ -58,6 +58,7 @@ export default part((body, /** @type {State} */ state, tell) => {
     if (line.textContent !== text) line.textContent = line.title = text;
   };
   say(".words", state.words);
-  say(".notice", state.notice);
+  say(".notice", state.notice || (state.verdict ?? ""));
+  body.querySelector(".notice")?.classList.toggle("verdict", !state.notice);
   body.querySelector(".notice")?.classList.toggle("wrong", state.serious);
 });

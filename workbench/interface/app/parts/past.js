@@ -9,8 +9,9 @@ import { h, part } from "./dom.js";
  * @typedef {{id: string, name: string, colour: string, dash: string, reference: boolean}} Name
  *   of a run in the table; colour, dash: of its line in the charts, as SVG writes them
  * @typedef {{text: string, change: string, best: boolean}} Cell
- * @typedef {{runs: Entry[], names: Name[], table: {name: string, cells: Cell[]}[],
- *   heading?: string, note?: string}} State  note: below the table; an entry without an id has not started
+ * @typedef {{name: string, cells: Cell[], same?: boolean}} Row  same: all cells are alike
+ * @typedef {{runs: Entry[], names: Name[], table: Row[], heading?: string, note?: string}} State
+ *   note: below the table; an entry without an id has not started
  */
 
 /** How a run's line looks in the charts. @param {Name} name */
@@ -71,8 +72,11 @@ function line(entry, tick, tell) {
   );
 }
 
-/** @param {State} state @param {(message: any) => void} tell */
-function table({ names, table: rows, note = "" }, tell) {
+/**
+ * Only rows in which the runs differ, unless the reader wants ``all``.
+ * @param {State} state @param {(message: any) => void} tell @param {boolean} all
+ */
+function table({ names, table: rows, note = "" }, tell, all) {
   const several = names.length > 1;
   const head = names.map((name) =>
     h(
@@ -98,21 +102,36 @@ function table({ names, table: rows, note = "" }, tell) {
       best ? h("span", { class: "mark", title: "the best of these runs" }, " ★") : "",
       change ? h("small", {}, change) : "",
     );
-  return h(
-    "div",
-    { class: "wide" },
+  const same = rows.filter((row) => row.same).length;
+  const whole = h("table", { class: all ? null : "differing" });
+  const box = h("input", {
+    type: "checkbox",
+    id: "all-rows",
+    checked: all,
+    onchange: () => whole.classList.toggle("differing", !box.checked),
+  });
+  whole.append(
+    h("thead", {}, h("tr", {}, h("th", {}, ""), ...head)),
     h(
-      "table",
+      "tbody",
       {},
-      h("thead", {}, h("tr", {}, h("th", {}, ""), ...head)),
-      h(
-        "tbody",
-        {},
-        ...rows.map(({ name, cells }) =>
-          h("tr", {}, h("th", { scope: "row" }, name), ...cells.map(cell)),
+      ...rows.map(({ name, cells, same: alike }) =>
+        h(
+          "tr",
+          { class: alike ? "same" : null },
+          h("th", { scope: "row" }, name),
+          ...cells.map(cell),
         ),
       ),
     ),
+  );
+  return h(
+    "div",
+    { class: "wide" },
+    same
+      ? h("label", { class: "quiet" }, box, ` All rows; ${same} are the same for all of these runs`)
+      : "",
+    whole,
     note ? h("p", { class: "quiet" }, note) : "",
   );
 }
@@ -122,10 +141,12 @@ export default part((body, /** @type {State} */ state, tell) => {
   const tick = () =>
     tell({
       type: "tick",
-      ids: [...body.querySelectorAll("input:checked")].map(
+      ids: [...body.querySelectorAll("li input:checked")].map(
         (box) => /** @type {HTMLElement} */ (box).dataset.run,
       ),
     });
+  const all =
+    /** @type {HTMLInputElement | null} */ (body.querySelector("#all-rows"))?.checked ?? false;
   // a new list keeps the reader's place
   const focused = /** @type {ShadowRoot} */ (body.getRootNode()).activeElement?.id;
   body.replaceChildren(
@@ -139,7 +160,7 @@ export default part((body, /** @type {State} */ state, tell) => {
             ? "None yet. Runs that you start stay here to be compared until your browser ends."
             : "Loading …",
         ),
-    state.names?.length ? table(state, tell) : "",
+    state.names?.length ? table(state, tell, all) : "",
   );
   if (focused)
     /** @type {HTMLElement | null} */ (body.querySelector(`#${CSS.escape(focused)}`))?.focus();

@@ -18,7 +18,7 @@ import { isOver } from "./player.js";
 import { isMessage, servesExamples, standsForMessages } from "./waits.js";
 import { headline } from "./failure_caption.js";
 import { areTwins, linkChange, linkFaultWords } from "./link_faults.js";
-import { noteHold } from "./holds.js";
+import { holdLines, holdWords, noteHold } from "./holds.js";
 import { newestIsWhole, lossWords, lossesOf, trainers } from "./losses.js";
 
 const SHOWN_KINDS = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
@@ -61,6 +61,7 @@ export class Happenings {
     this.hosts = /** @type {Map<string, {name: string, line: Line, ranks: number[]}>} */ (
       new Map()
     );
+    for (const { t, words } of holdLines(known.table)) this.#feed.put(t, words, "state", -1);
     this.held = known.control?.held ?? false;
     this.motion = known.control?.slow_motion ?? 1;
     this.tenth = 0; // of the run: the next to announce
@@ -370,8 +371,7 @@ export class Happenings {
     }
     noteHold(table, control.held && state === "running", now);
     if (state !== "running") return;
-    if (control.held !== this.held)
-      this.#feed.put(now, control.held ? "The ranks are held" : "The ranks run again", "state", -1);
+    if (control.held !== this.held) this.#feed.put(now, holdWords(control.held), "state", -1);
     if (control.slow_motion !== this.motion)
       this.#feed.put(
         now,

@@ -53,6 +53,16 @@ export function keepStoredHolds(table, stored) {
   );
 }
 
+/** What is said at a hold's begin or end. @param {boolean} held */
+export const holdWords = (held) => (held ? "The ranks are held" : "The ranks run again");
+
+/** The holds so far as lines of what happened. @param {Table} table */
+export const holdLines = (table) =>
+  holdsOf(table).flatMap(({ from, to }) => [
+    { t: from, words: holdWords(true) },
+    ...(to < Infinity ? [{ t: to, words: holdWords(false) }] : []),
+  ]);
+
 /** Note whether the ranks are held now. @param {Table} table @param {boolean} held @param {number} now */
 export function noteHold(table, held, now) {
   const holds = holdsOf(table);

@@ -27,6 +27,28 @@ test("what the user did", () => {
   ]);
 });
 
+test("a page that is loaded later says when the ranks were held before, and again are", () => {
+  const holds = [
+    [1e9, 3e9],
+    [5e9, 2 ** 62],
+  ];
+  const known = heard(rows, {
+    state: "running",
+    run: { ...RUN, holds },
+    control: { ...CONTROL, held: true },
+  });
+  assert.deepEqual(
+    read(known, 9e9)
+      .filter((line) => line.kind === "state")
+      .map(({ t, words }) => [t, words]),
+    [
+      [1e9, "The ranks are held"],
+      [3e9, "The ranks run again"],
+      [5e9, "The ranks are held"],
+    ],
+  );
+});
+
 test("links, with what they are now; both directions at once are one line", () => {
   const far = 1e9;
   const link = (t, group, value, nbytes, name = "link") =>

@@ -12,6 +12,9 @@ import {
   windowX,
   zoomWindow,
 } from "../../assets/scenes/timeline/layout.js";
+import { nothing } from "../../assets/engine/page_state.js";
+import { goneAt } from "../../assets/scenes/timeline/overlay.js";
+import { CONTROL } from "./rows.js";
 import { MS } from "./training.js";
 
 const extent = (iteration, from, span, done = true) => ({ iteration, from, to: from + span, done });
@@ -41,6 +44,13 @@ test("the window's scale goes in steps, says so, and else nothing moves", () => 
     [win.to - win.from, win.change],
     [40 * MS, "the scale shrank from 80.0 ms to 40.0 ms"],
   );
+});
+
+test("a rank is gone after its last row, not in a picture of the time before", () => {
+  const index = { ranks: new Map([[1, { all: { end: 500 * MS } }]]) };
+  const known = { ...nothing(), control: { ...CONTROL, ended: { 1: "killed" } } };
+  const gone = (t) => [...goneAt({ known, t }, index)];
+  assert.deepEqual([gone(100 * MS), gone(500 * MS), gone(900 * MS)], [[], [1], [1]]);
 });
 
 test("round spans are at least what they are for, and not much more", () => {

@@ -17,6 +17,17 @@ const ARROWS = 120; // more of them say nothing
 const NEAR_ROWS = 400; // before the playhead, among which the edge before it is looked for
 
 /**
+ * The ranks that are no more at a moment: after their last row, if their processes have ended.
+ * @param {import("../../chrome/stage.js").Look} look
+ * @param {Pick<TimelineIndex, "ranks">} index
+ */
+export function goneAt({ known, t }, index) {
+  const ended = Object.keys(known?.control?.ended ?? {}).map(Number);
+  const after = ended.filter((rank) => !((index.ranks.get(rank)?.all.end ?? 0) > t));
+  return new Set([...after, ...(known ? lostAt(known, t).keys() : [])]);
+}
+
+/**
  * @param {CanvasRenderingContext2D} g
  * @param {Canvas} canvas
  * @param {number[]} ranks
@@ -33,10 +44,7 @@ export function drawOver(g, canvas, ranks, look, straggler, hits) {
     ranks,
     choice?.rank ?? -1,
     straggler?.rank ?? -1,
-    new Set([
-      ...Object.keys(look.known?.control?.ended ?? {}).map(Number),
-      ...(look.known ? lostAt(look.known, look.t).keys() : []),
-    ]),
+    goneAt(look, canvas.index),
   );
   if (choice) drawChoice(g, canvas, ranks, choice, hits);
   const x = windowX(win, place, look.t);

@@ -149,3 +149,14 @@ def test_a_walk_of_ones_own_opens_in_a_saved_page_and_goes_to_other_scenes(
     wait_for(lambda: state(stage).get("drawn"), "a card of ours")
     assert state(stage)["title"] == "What a rank holds"
     assert stage.evaluate("(root) => root.stage.walk.link") == 2
+
+
+def test_the_last_card_hands_over_the_link_that_it_lights(stage: Locator) -> None:
+    take(stage, "poisoned", **STATES["held"])
+    let_draw(stage.page, 300)
+    stage.evaluate("(root) => { root.stage.open('collectives'); root.stage.walk.open(5); }")
+    let_draw(stage.page, 300)
+    assert "link from rank 2 to rank 0" in state(stage)["text"]
+    stage.get_by_role("button", name="Slow this link").click()
+    assert state(stage) == {}, "the walk is over"
+    assert "link 2 → 0" in stage.get_by_role("dialog").inner_text()

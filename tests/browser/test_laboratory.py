@@ -122,7 +122,7 @@ def is_empty(box: Locator, stage: Locator, scheme: str) -> None:
 
 def both_are_compared(box: Locator, scheme: str) -> None:
     wait_for(lambda: len(points(box)) == 3 + 4, "the losses of both")
-    assert box.locator(".wb-compare th").all_inner_texts()[1:] == [ONE, TWO]
+    assert box.locator(".wb-compare").first.locator("th").all_inner_texts()[1:] == [ONE, TWO]
     for name in ("Accuracy", "Recording"):
         box.locator("button", has_text=name).click()
     wait_for(lambda: len(points(box)) == 3 + 2 + 2 + 4, "two more charts")

@@ -290,7 +290,9 @@ def test_a_scene_draws_in_every_page_and_what_is_wrong_with_it_is_said(mine: Pat
     file.write_text(stem + scene)
     text = stage_module()
     assert scene.removeprefix("export ") in text and stem not in text
-    assert re.search(r'\{ \.\.\.\$\d+\.heatScene, name: "heat", label: "Heat", order: 95 \}', text)
+    assert re.search(
+        r'\{ \.\.\.\$\d+\.heatScene, name: "heat", label: "Heat", order: 95, walk: null \}', text
+    )
     file.write_text(scene + "const bytes = 1; // as in format.js: a name is its file's own\n")
     stage_module()
     for wrong, words in {

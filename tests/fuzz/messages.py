@@ -55,10 +55,10 @@ def message(chance: random.Random) -> Any:
     if chance.random() < 0.1:
         result["type"] = chance.choice(("hello", "do", from_a_page(chance)))
         result["token"] = from_a_page(chance)
-    return result | {
-        "args": args,
-        "id": chance.choice((chance.randrange(10**6), from_a_page(chance))),
-    }
+    own = chance.choice((chance.randrange(10**6), from_a_page(chance)))
+    if isinstance(own, str):  # the same text twice is the same command, sent again
+        own += str(chance.random())
+    return result | {"args": args, "id": own}
 
 
 def is_answered(message: Any) -> bool:

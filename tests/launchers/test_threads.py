@@ -87,6 +87,7 @@ def late():
 import workbench as wb
 from tests.live import lenet
 from workbench.common import threads
+wb.run  # imported here: two threads that import at once may each find half a module
 over = threading.Event()
 def work():
     over.wait()

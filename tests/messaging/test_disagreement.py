@@ -165,6 +165,7 @@ def test_what_one_sends_to_another_in_all_to_all_is_compared(elements: int) -> N
 
 def _order(rank: int, n: int) -> list[Any]:
     a, b = torch.ones(50_000), torch.ones(20)
+    dist.barrier()  # else two may disagree and end while the third has yet to join them
     start = time.monotonic()
     try:
         for x in (a, b) if rank else (b, a):

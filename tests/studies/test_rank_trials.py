@@ -4,6 +4,7 @@ then to both.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -175,9 +176,12 @@ def test_a_live_run_ends_the_next_one_runs_and_both_are_side_by_side_until_undon
     trials = client.last["run"]["trials"]
     assert trials["more"]["ranks"] == 3 and trials["names"] == []
 
+    ids = map(str, itertools.count())
+
     def ask(verb: str, **args: Any) -> Any:
-        stage._handle_custom_msg({"type": "do", "id": verb, "verb": verb, "args": args}, [])
-        return client.answers.pop(verb)
+        token = next(ids)
+        stage._handle_custom_msg({"type": "do", "id": token, "verb": verb, "args": args}, [])
+        return client.answers.pop(token)
 
     assert not ask("run_with_ranks", ranks="many")["ok"]
     answer = ask("run_with_ranks", ranks=3)

@@ -65,6 +65,9 @@ def walk(
     ``steps``: mappings as views/walks.py lists them, or a YAML file or text of such a list; without
     them the walk is that of ``scene``, by default of the scene in which the run opens. Raises
     SpecError, which names every step, field and mark that cannot be, before anything is shown.
+
+    >>> run = wb.plan("all_reduce", "ring", ranks=4, nbytes="1 MB")
+    >>> stage = wb.walk(run, step=2)
     """
     is_run: bool = isinstance(run, Shown)
     if not is_run:

@@ -17,7 +17,7 @@ from tests.interface.app.priced import Priced
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 
-MOST_MS = 50
+MOST_MS = 100  # where others have the core too: alone the most takes half of it
 SCRIPT_MS = 2_000  # a script's own experiment: no other waits for it
 drawn = settings(
     max_examples=settings().max_examples // 2,  # of `python -m tests.fuzz`, a sample

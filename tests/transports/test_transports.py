@@ -156,16 +156,16 @@ def test_ranks_of_different_hosts_learn_of_a_lost_one() -> None:
 def _idle(rank: int, n: int) -> None:
     x = torch.ones(5)
     dist.all_reduce(x)
-    time.sleep(4.5)  # longer than the group's timeout: no rank waits, so nothing is late
+    time.sleep(2.5)  # longer than the group's timeout: no rank waits, so nothing is late
     dist.all_reduce(x)
     assert (x == n * n).all()
 
 
-@pytest.mark.parametrize("hosts", first(1, ["one host", "a host each"]))
+@pytest.mark.parametrize("hosts", ["one host", "a host each"])
 def test_an_idle_channel_does_not_time_out(hosts: str) -> None:
     env = {"WORKBENCH_VERIFY": "1"}
     values(
-        _idle, 2, env=lambda rank: env | {"WORKBENCH_HOST": HOSTS[hosts](rank)}, group_timeout=4.0
+        _idle, 2, env=lambda rank: env | {"WORKBENCH_HOST": HOSTS[hosts](rank)}, group_timeout=2.0
     )
 
 

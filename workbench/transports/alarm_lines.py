@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from workbench.common.errors import WorkbenchError
+from workbench.transports.joining import UNLIMITED
 from workbench.transports.peer_page import PLANES, TEXT_BYTES, PeerPage, read_alarm, write_alarm
 
 # Tags of the wire: after a plane's headers and payloads; of the last nothing is ever sent.
@@ -72,7 +73,7 @@ class AlarmLines:
         page, said_bye = torch.zeros(TEXT_BYTES, dtype=torch.uint8), False
         with contextlib.suppress(RuntimeError):
             while not said_bye:
-                self._group.recv([page], frm, _ALARM).wait()
+                self._group.recv([page], frm, _ALARM).wait(UNLIMITED)
                 if text := bytes(page.numpy()).rstrip(b"\0"):
                     self._peer_page.raise_alarm(read_alarm(text))
                 else:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,12 @@ from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
-from workbench.transports.joining import gloo_group
+from workbench.transports.joining import UNLIMITED, gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.peer_page import PLANES, PeerPage, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _BYE = Header(-1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0)
-# An idle channel is not an error, and a wait that Gloo itself ends takes the connection with it:
-# the deadlines are those of our own waits (messaging/watchdog.py).
-_NO_TIMEOUT = timedelta(days=365)
 
 
 class _GlooBox:
@@ -96,12 +92,12 @@ class GlooOutbox(_GlooBox):
     def _wait(self) -> None:
         try:
             while (work := self._under_way.get()) is not None:
-                work.wait()
+                work.wait(UNLIMITED)
                 self.free.release()
                 if self._bell is not None:
                     self._bell.ring()
             if self._answer is not None:
-                self._answer.wait()
+                self._answer.wait(UNLIMITED)
                 self._has_receipt = True
         except RuntimeError:
             self._channels.ended(self._peer, False)
@@ -150,7 +146,7 @@ class GlooInbox(_GlooBox):
         turn = 0
         try:
             while (work := self._under_way.get()) is not None:
-                work.wait()
+                work.wait(UNLIMITED)
                 fields = HEADER.unpack_from(self._headers_of[turn])
                 if fields[_NBYTES] < 0:
                     self._say_received()
@@ -209,7 +205,7 @@ class GlooChannels:
     ) -> None:
         keys, self._keys = PrefixStore("far", store), store  # Gloo calls what is below it
         keys.set(f"clock {rank}", clock := clock_identity())
-        self.group: Any = gloo_group(store, keys, rank, size, _NO_TIMEOUT)
+        self.group: Any = gloo_group(store, keys, rank, size, UNLIMITED)
         # Ranks whose clock is another one than ours: no moment is sent to them, but what is left.
         self.other_clock = {to for to in far if keys.get(f"clock {to}").decode() != clock}
         self.slot_bytes = (slot_bytes + 63) // 64 * 64  # as in shared memory

@@ -22,6 +22,10 @@ from workbench.transports.peer_page import Peer
 _FIRST_S, _LONGEST_S = 0.3e-3, 20e-3  # between two looks at the store
 NAMING = 0.5  # seconds in which a rank that broke a connection is looked for
 DOING = "init_process_group"
+# An idle channel is not an error, and a wait that Gloo itself ends takes the connection with it:
+# the deadlines are those of our own waits (messaging/watchdog.py). Each wait says so: without it,
+# one for a message has the time limit that its group was joined with.
+UNLIMITED = timedelta(days=365)
 End = TypeVar("End")
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,13 @@ from workbench.recording.events import now
 from workbench.transports.alarm_lines import AlarmLines
 from workbench.transports.arrays import bytes_of
 from workbench.transports.doorbell import Bells
-from workbench.transports.joining import gloo_group
+from workbench.transports.joining import UNLIMITED, gloo_group
 from workbench.transports.mailbox import FAR_SLOTS, HEADER, HEADER_BYTES, Header, Views
 from workbench.transports.mpi_job import MpiJob
 from workbench.transports.peer_page import PLANES, PeerPage, clock_identity
 
 _NBYTES, _ARRIVES = (Header._fields.index(name) for name in ("nbytes", "arrives"))
 _PLANES = range(len(PLANES))
-_NO_TIMEOUT = timedelta(days=365)  # the deadlines are those of our own waits
 _LEAVING = 10.0  # seconds for what a peer has sent to be here whole, once it has left
 
 
@@ -223,7 +221,7 @@ class MpiChannels:
         self._addresses = {box.at: box for box in self._inboxes.values()}
         job.open({**self._addresses})
         # It is made once all ranks are about to make it: from then on messages are expected.
-        group = gloo_group(store, keys, rank, size, _NO_TIMEOUT)
+        group = gloo_group(store, keys, rank, size, UNLIMITED)
         self._lines = AlarmLines(group, far, page, self._line_ended)
         self.raise_alarm: Callable[[WorkbenchError], None] = self._lines.raise_alarm
 

@@ -251,3 +251,24 @@ def test_an_agent_that_gave_up_its_call_is_awaited_and_one_that_was_heard_has_en
     until(lambda: there.rank.code == 3)
     for one in (there, ended):
         one.rank.give_up()
+
+
+def test_an_agent_whose_call_the_sender_finds_ended_is_awaited_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection before it was heard; nothing came through the one that ended last."""
+    one = OfAnAgent()
+    session = one.rank._session
+    until(lambda: session._stream is not None and session._stream.heard)
+    session.part()
+    assert not session.given_up
+    one.call_again()
+    monkeypatch.setattr(remote_rank, "RETURN_S", 0.1)
+    session.part()  # as where the thread that sends finds it closed
+    assert session.given_up
+    time.sleep(0.3)
+    assert one.rank.code is None
+    one.call_again()
+    one.send({"ended": 3})
+    until(lambda: one.rank.code == 3)
+    one.rank.give_up()

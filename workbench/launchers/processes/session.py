@@ -127,7 +127,7 @@ class Session:
             stream = self._stream
             if stream is None or (channel is not None and stream.channel is not channel):
                 return
-            self._stream = None
+            self._stream, self.given_up = None, not stream.heard
             self._news.notify_all()
         stream.channel.cut()
 
@@ -191,7 +191,6 @@ class Session:
         except (OSError, ValueError):
             data = b""
         if not data:
-            self.given_up = not stream.heard
             self.part(stream.channel)
             return None
         stream.heard, self.heard_at = True, time.monotonic()

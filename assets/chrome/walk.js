@@ -18,6 +18,7 @@ import { openRankMenu } from "./rank_menu.js";
 
 const SPOT = 34; // px: the light on a mark that has a place and no size
 const ROUND = 6; // px that the light is larger than its mark
+const AGAIN_MS = 1000; // a mark that is not drawn is looked for at a hundred moments, no sooner again
 
 const CARD = `<i class="wb-walk-light"></i>
   <section class="wb-walk-card" role="group" tabindex="-1" aria-keyshortcuts="ArrowLeft ArrowRight Escape">
@@ -35,6 +36,7 @@ export class Walk {
     this.before = stage.playback.player; // where the picture goes on in the end
     this.callKey = ""; // the key of the call that the steps tell of
     this.epoch = -1; // of the table for which a step was placed
+    this.looked = -Infinity; // when that was, ms
     this.drawn = false; // whether the mark is on screen
     this.button = Object.assign(document.createElement("button"), {
       className: "wb-walk-open",
@@ -50,11 +52,14 @@ export class Walk {
     stage.$(".wb-main").append(this.body);
     this.light = this.#find(".wb-walk-light");
     this.card = this.#find(".wb-walk-card");
-    const acts = { back: () => this.go(-1), on: () => this.go(1), end: () => this.close() };
+    const acts = /** @type {Record<string, () => void>} */ ({
+      back: () => this.go(-1),
+      on: () => this.go(1),
+      knob: () => this.#handOver(),
+      end: () => this.close(),
+    });
     for (const button of this.body.querySelectorAll("button"))
-      button.onclick = /** @type {any} */ ({ ...acts, knob: () => this.#handOver() })[
-        button.dataset.go ?? ""
-      ];
+      button.onclick = acts[button.dataset.go ?? ""];
   }
 
   get isOpen() {
@@ -77,6 +82,12 @@ export class Walk {
 
   /** Open the walk of the scene, or a lecturer's own, at a step. @param {number} [at] */
   open(at = 0) {
+    this.#begin(at);
+    if (this.isOpen) this.card.focus({ preventScroll: true });
+  }
+
+  /** @param {number} at */
+  #begin(at) {
     const { stage } = this;
     const steps = this.own?.steps ?? this.#ofScene;
     if (!steps.length || !stage.known.table) return;
@@ -86,7 +97,6 @@ export class Walk {
     this.callKey = this.#callNow()?.key ?? "";
     this.body.hidden = false;
     this.#show(Math.max(0, Math.min(at, steps.length - 1)));
-    this.card.focus({ preventScroll: true });
   }
 
   /** @param {number} way */
@@ -95,14 +105,14 @@ export class Walk {
     if (this.isOpen && next >= 0 && next < this.steps.length) this.#show(next);
   }
 
-  /** End the walk: the picture goes on as before. @param {boolean} [resume] */
-  close(resume = true) {
+  /** End the walk: the picture goes on as before. */
+  close() {
     const { stage } = this;
     if (!this.isOpen) return;
     this.at = -1;
     this.body.hidden = true;
     stage.point(null);
-    if (resume) stage.playback.resume(this.before);
+    stage.playback.resume(this.before);
     stage.root.focus({ preventScroll: true });
   }
 
@@ -133,6 +143,7 @@ export class Walk {
     }
     const { from, to, rows, epoch } = known.table;
     this.epoch = epoch;
+    this.looked = performance.now();
     const span = step.of === "run" ? { start: from, end: to } : this.span;
     if (rows) {
       const [wanted, ...near] = momentsOf(step, span);
@@ -226,7 +237,8 @@ export class Walk {
     if (!this.isOpen) return;
     const { start, end } = this.span;
     const lacked = !this.drawn || end <= start; // rows that had not come yet
-    if (lacked && known.table.epoch !== this.epoch) this.open(this.at);
+    const again = known.table.epoch !== this.epoch && look.at - this.looked > AGAIN_MS;
+    if (lacked && again) this.#begin(this.at);
     else this.#place(false);
   }
 
@@ -298,7 +310,7 @@ export class Walk {
   /** End the walk, and open what its last step hands over. */
   #handOver() {
     const target = this.#target(this.steps[this.at], this.who ?? {});
-    this.close(true);
+    this.close();
     openRankMenu(this.stage, target);
   }
 

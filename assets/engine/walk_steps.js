@@ -54,7 +54,7 @@ export function momentsOf({ playhead = 0.5 }, { start, end, flights = [] }) {
   return [wanted, ...near.sort((a, b) => Math.abs(a - wanted) - Math.abs(b - wanted))];
 }
 
-/** A text with the numbers of who it tells of. @param {string} text @param {Record<string, any>} who */
+/** A text with the numbers of the mark that it tells of. @param {string} text @param {Record<string, any>} who */
 export const filled = (text, who) =>
   text.replace(/\{(\w+)\}/g, (all, name) => (who[name] === undefined ? all : String(who[name])));
 

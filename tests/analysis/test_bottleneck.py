@@ -137,7 +137,7 @@ def test_what_a_rank_waits_for_is_followed_from_peer_to_peer() -> None:
 
 
 def test_waiting_for_a_rank_that_is_frozen_is_waiting_for_it_whatever_it_was_in() -> None:
-    """What it waited for had left when it was stopped: nothing was on its way to the others."""
+    """Stop it when what it waits for has left: nothing is on its way to the others."""
     rows = [span(rank, "forward", 0, 10) for rank in range(4)]
     rows += [message(0, "send", 1, 10, 11), message(1, "wait", 0, 10, 90)]
     for rank in (1, 2, 3):

@@ -105,15 +105,21 @@ def test_what_is_kept_has_a_bound_and_is_let_go(monkeypatch: pytest.MonkeyPatch)
     ends.close()
 
 
+def with_too_much_to_send(kind: type[Channel]) -> tuple[Session, Session, socket.socket]:
+    """Return an agent that sends more than a connection holds, the driver, and the other end."""
+    mine, theirs = socket.socketpair()
+    agent, driver = Session("agent"), Session("driver")
+    agent.join(kind(mine), 0)
+    agent.send({"at": 0}, bytes(1 << 22))
+    return agent, driver, theirs
+
+
 def test_a_rank_that_is_stopped_on_this_machine_has_all_of_it_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A driver is stopped (Ctrl-Z, a debugger) for longer than a host may be stuck."""
     monkeypatch.setattr("workbench.launchers.processes.session.STUCK", 0.1)
-    mine, theirs = socket.socketpair()
-    agent, driver = Session("agent"), Session("driver")
-    agent.join(Channel(mine), 0)
-    agent.send({"at": 0}, bytes(1 << 22))
+    agent, driver, theirs = with_too_much_to_send(Channel)
     until(lambda: agent._sent == 1)
     time.sleep(0.4)
     driver.join(Channel(theirs), 0)
@@ -128,11 +134,8 @@ def test_a_connection_through_which_nothing_leaves_stays_open_until_there_is_ano
 ) -> None:
     """Its end would say that the agent has ended; what has not left goes over the next one."""
     monkeypatch.setattr("workbench.launchers.processes.session.STUCK", 0.1)
-    mine, theirs = socket.socketpair()
-    agent, driver = Session("agent"), Session("driver")
-    agent.join(Encrypted(mine), 0)
-    agent.send({"at": 0}, bytes(1 << 22))
-    until(lambda: agent.stuck)
+    agent, driver, theirs = with_too_much_to_send(Encrypted)
+    until(lambda: not agent.flows)
     theirs.setblocking(False)
     with pytest.raises(BlockingIOError):  # and no end of the stream
         while theirs.recv(1 << 20):
@@ -144,7 +147,7 @@ def test_a_connection_through_which_nothing_leaves_stays_open_until_there_is_ano
     assert ipc.receive(mine)[0] == {"has": 0}  # type: ignore[index]
     agent.join(Channel(mine), 0)
     until(lambda: driver.receive() or driver.channel is None)
-    assert driver.has == 1 and not agent.stuck
+    assert driver.has == 1 and agent.flows
     for one in (agent, driver):
         one.close()
 
@@ -175,6 +178,9 @@ class Busy(threading.Thread):
                     ipc.send(caller, {"has": 0})
                     self.answered.append(caller)
 
+    def seen_by_an_agent(self) -> agents.Driver:
+        return agents.Driver("127.0.0.1", self.listener.getsockname()[1], "key", "fingerprint")
+
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         for one in (self.listener, *self.answered):
@@ -189,7 +195,7 @@ def test_an_agent_waits_longer_for_a_driver_that_answers_late(
     monkeypatch.setattr(agents, "AGAIN", 0.01)
     monkeypatch.setattr(agents, "connect", lambda sock, *_: Encrypted(sock))
     busy = Busy(0.5)
-    driver = agents.Driver("127.0.0.1", busy.listener.getsockname()[1], "key", "fingerprint")
+    driver = busy.seen_by_an_agent()
     driver._call()
     assert driver.session.channel is not None and not driver.gone
     assert 1 < busy.calls < 9
@@ -202,7 +208,7 @@ def test_an_agent_calls_a_silent_driver_less_often_where_the_network_is_there(
 ) -> None:
     monkeypatch.setattr(agents, "connect", lambda sock, *_: Encrypted(sock))
     busy = Busy(0.0)
-    driver = agents.Driver("127.0.0.1", busy.listener.getsockname()[1], "key", "fingerprint")
+    driver = busy.seen_by_an_agent()
     waits = [driver._silent]
     for _ in range(9):
         driver._call()

@@ -16,7 +16,7 @@ from typing import Any
 from workbench.analysis.against_reference import BETTER, LESS, TOTALS
 from workbench.analysis.measures import MEASURES
 from workbench.common.errors import SpecError
-from workbench.common.names import listed
+from workbench.common.names import enumerated, listed
 
 NOUNS: Mapping[str, tuple[str, str]] = {  # measures that decide a comparison, and their units
     "step_ms": ("time per step", " ms"),
@@ -72,7 +72,7 @@ def _clause(measure: str, values: Values) -> str:
         gaps[setting] = _factor(ways, ranked[0], ranked[-1])
         way = ranked[0] if _factor(ways, ranked[0], ranked[1]) >= CLOSE else "none"
         first_in.setdefault(way, []).append(setting)
-    wins = ", ".join(f"{way} comes first with {_listed(at)}" for way, at in first_in.items())
+    wins = ", ".join(f"{way} comes first with {enumerated(at)}" for way, at in first_in.items())
     wins = wins.replace("none comes", "no way comes")
     setting = max(gaps, key=lambda one: gaps[one])
     ways = grid[setting]
@@ -113,8 +113,3 @@ def _times(measure: str, values: Values, first: str, last: str) -> str:
 
 def _write(measure: str, value: float) -> str:
     return MEASURES[measure][1](value) + NOUNS[measure][1]
-
-
-def _listed(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last

@@ -29,8 +29,14 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 def named_ranks(ranks: Iterable[int]) -> str:
     """Return "rank 2", or "ranks 0, 1 and 3"."""
-    *most, last = map(str, ranks)
-    return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
+    numbers = [*map(str, ranks)]
+    return f"rank{'s' * (len(numbers) > 1)} {enumerated(numbers)}"
+
+
+def enumerated(names: Iterable[str]) -> str:
+    """Return "a", "a and b", or "a, b and c"."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def listed(names: Iterable[str]) -> str:

@@ -270,7 +270,7 @@ class Fields(FrozenModel):
 
     @property
     def length(self) -> str:
-        """How long it trains, in words: "200 iterations", or "at most 2 min"."""
+        """Return how long it trains, in words: "200 iterations", or "at most 2 min"."""
         if self.stop_after is not None:
             return f"at most {self.stop_after}"
         return units.counted(self.iterations, "iteration")

@@ -25,6 +25,8 @@ from workbench.common.errors import SpecError, short
 from workbench.common.names import listed, nearest
 from workbench.experiment.spec import Experiment
 
+USUAL = ("step_ms",)  # what decides a comparison whose file names no measure
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -54,7 +56,7 @@ class Compared:
     words: str
     make: Callable[[], Mapping[str, Experiment]]
     group: str = "Averaged gradients"
-    measures: tuple[str, ...] = ("step_ms",)  # that decide it: see analysis/verdict.py
+    measures: tuple[str, ...] = USUAL  # that decide it: see analysis/verdict.py
 
     def facts(self) -> dict[str, str]:
         """Return what each of its runs keeps: the question, which is shown above the picture."""
@@ -126,7 +128,7 @@ def comparisons() -> dict[str, Compared]:
 
 def _measures(file: ModuleType, name: str) -> tuple[str, ...]:
     decides: Mapping[str, tuple[str, ...]] = getattr(file, "MEASURES", {})
-    return decides.get(name, ("step_ms",))
+    return decides.get(name, USUAL)
 
 
 def _files() -> list[ModuleType]:

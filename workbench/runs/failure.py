@@ -72,8 +72,8 @@ def what_went_wrong(
 
 
 def name_planned(exp: Experiment, error: WorkbenchError, store: Store) -> None:
-    """Have the error name the fault of the experiment that caused it, if one did: the last that
-    befell the rank that failed, unless its user did that.
+    """Have the error name the fault of the experiment that caused it, if one did: the last one of
+    the rank that failed, unless the user did that.
     """
     import polars as pl
 
@@ -247,7 +247,7 @@ def read_facts(text: str) -> dict[str, Any] | None:
 
 
 def _error(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if report is None else _fields_of({"text": "", **report}, "text")
+    return None if report is None else _fields_of(report, "text")
 
 
 def _fields_of(error: Mapping[str, Any], *without: str) -> dict[str, Any]:

@@ -245,7 +245,7 @@ function leftWords(n, lost) {
 }
 
 /**
- * Ranks whose processes are stopped: nobody trains together then.
+ * Ranks whose processes are stopped: ranks do not train together then.
  * @param {number[]} ranks
  * @param {string} stuck  the ranks that wait for long, in words; "" none
  */

@@ -53,7 +53,7 @@ class HostedComparison:
 
     @property
     def verdict(self) -> str:
-        """Which of its runs comes first, once all are over; "" before."""
+        """Return which of its runs comes first, once all are over; "" before."""
         return self._comparison.verdict(*self.compared.measures) if self.done else ""
 
     @property

@@ -70,7 +70,7 @@ class Comparing:
 
     @property
     def words(self) -> str:
-        """The run that goes on, of how many, and its iteration; at the end which comes first."""
+        """Return which run goes on, of how many, with its iteration; or the verdict."""
         trials = self._comparison.trials
         for number, one in enumerate(trials, 1):
             if one.past is not None and not one.past.over:

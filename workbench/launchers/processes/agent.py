@@ -97,7 +97,7 @@ class Driver:
         session = self.session
         silent = time.monotonic() - session.heard_at
         hears = not self._fingerprint or silent < self._silent
-        if hears and session.channel is not None and not session.stuck:
+        if hears and session.flows:
             return
         # On this machine a connection ends with the driver, or it has never listened to this one.
         if silent > self.patience or not (self._fingerprint or session.given_up):
@@ -111,7 +111,7 @@ class Driver:
         session, tries = self.session, 0
         silent_from = session.heard_at
         while time.monotonic() - silent_from < self.patience:
-            if session.channel is not None and not session.stuck and session.heard_at > silent_from:
+            if session.flows and session.heard_at > silent_from:
                 return
             tries += 1
             try:

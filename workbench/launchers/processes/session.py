@@ -98,10 +98,10 @@ class Session:
         return self._peer_has >= self._number
 
     @property
-    def stuck(self) -> bool:
-        """Whether nothing leaves through the present connection any more."""
+    def flows(self) -> bool:
+        """Return whether there is a connection, and what is sent leaves through it."""
         stream = self._stream
-        return stream is not None and stream.stuck
+        return stream is not None and not stream.stuck
 
     def join(self, channel: Channel, peer_has: int, answers: bool = False) -> None:
         """Go on over a new connection. ``peer_has``: the last number that the other side has.
@@ -141,9 +141,7 @@ class Session:
     def finish(self, seconds: float) -> None:
         """End the session, as soon as all that was sent has left; after so many seconds, anyhow."""
         with self._news:
-            self._news.wait_for(
-                lambda: self._stream is None or self._stream.stuck or not self._unsent, seconds
-            )
+            self._news.wait_for(lambda: not (self.flows and self._unsent), seconds)
             stream, self._stream = self._stream, None
             self._over = True
             self._news.notify_all()
@@ -168,7 +166,7 @@ class Session:
             if self._over:
                 return
             if passing:
-                if self._stream is not None and not self._stream.stuck:
+                if self.flows:
                     self._passing.append(_Message(message, payload))
             else:
                 self._number += 1

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from workbench.common.names import enumerated
 from workbench.common.units import counted
 from workbench.training.sampling.minibatches import Minibatch
 
@@ -48,7 +49,7 @@ def listed(ids: Sequence[int]) -> str:
     named, more = [str(one) for one in ids[:LISTED]], len(ids) - LISTED
     if more > 0:
         named.append(f"{more} more")
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return enumerated(named)
 
 
 def named(one: Minibatch, epochs: bool) -> str:

@@ -67,29 +67,42 @@ class Conductor:
         """
         for rank in self._steering.pids:
             if (number := self._control.rank_word(rank, ASKED)) > 0:
-                fault = self._exp.faults[number - 1]
-                # A signal may take its time: a rank that is to be frozen waits until it is thawed.
-                freezes = isinstance(fault, Freeze) and fault.rank == rank
-                if freezes:
-                    self._control.set_rank(rank, ASKED, -number)
-                self._strike(fault)
-                if not freezes:
-                    self._control.set_rank(rank, ASKED, 0)
-        if trained_from and self._waiting:
-            for fault in self._waiting:
-                after = duration_ns(fault.after) * 1e-9  # type: ignore[union-attr]
-                self._put(trained_from + after, partial(self._strike, fault))
-            self._waiting = []
-        if trained_from and self._joins:
-            members = self._steering._regrouping.team.members
-            newest = max(self._control.rank_word(rank, ITERATION) for rank in members)
-            for fault in [one for one in self._joins if one.at_iteration <= newest]:  # type: ignore[operator]
-                self._joins.remove(fault)
-                self._strike(fault)
+                self._answer(rank, number)
+        if trained_from:
+            self._begin_to_wait(trained_from)
+            self._strike_joins()
         self._wait_for_data()
         self._stop_in_time(trained_from)
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
+
+    def _answer(self, rank: int, number: int) -> None:
+        """Do the fault that a rank has asked for."""
+        fault = self._exp.faults[number - 1]
+        # A signal may take its time: a rank that is to be frozen waits until it is thawed.
+        freezes = isinstance(fault, Freeze) and fault.rank == rank
+        if freezes:
+            self._control.set_rank(rank, ASKED, -number)
+        self._strike(fault)
+        if not freezes:
+            self._control.set_rank(rank, ASKED, 0)
+
+    def _begin_to_wait(self, trained_from: float) -> None:
+        """Have the faults come that strike after a time of training."""
+        for fault in self._waiting:
+            after = duration_ns(fault.after) * 1e-9  # type: ignore[union-attr]
+            self._put(trained_from + after, partial(self._strike, fault))
+        self._waiting = []
+
+    def _strike_joins(self) -> None:
+        """Have the ranks join whose iteration has come."""
+        if not self._joins:
+            return
+        members = self._steering._regrouping.team.members
+        newest = max(self._control.rank_word(rank, ITERATION) for rank in members)
+        for fault in [one for one in self._joins if one.at_iteration <= newest]:  # type: ignore[operator]
+            self._joins.remove(fault)
+            self._strike(fault)
 
     def _stop_in_time(self, trained_from: float) -> None:
         """Stop the run once ranks have trained for ``stop_after``. A hold does not count, nor any

@@ -105,33 +105,40 @@ class Action(NamedTuple):
 WAIT, END = Action(Do.WAIT), Action(Do.END)
 
 
+class _Seen:
+    """A moment, and what follows from it."""
+
+    def __init__(self, table: MemberTable, policy: Policy, moment: Moment) -> None:
+        self.table, self.policy, self.moment, self.left = table, policy, moment, table.left
+        members, self.late = moment.members, table.marked(Mark.LATE)
+        # Of the members that the run could spare none leaves any more.
+        spared = {rank: code for rank, code in moment.spared.items() if rank in members}
+        self.ended = {**moment.lost, **spared}
+        self.lost = {**{rank: 0 for rank in members if rank in self.late}, **self.ended}
+        self.live = [rank for rank in members if rank not in self.lost]
+        self.done = {rank: moment.done[rank] for rank in self.live if rank in moment.done}
+        self.missing = [r for r in self.live if r not in self.left and r not in self.done]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a rank waits for its data."""
+        return any(one.get("waits") for one in self.left.values())
+
+    @property
+    def hows(self) -> set[str]:
+        """What ranks say of why they left."""
+        return {str(one["how"]) for one in self.left.values()}
+
+    def in_time(self, ranks: list[int]) -> Action:
+        """Return to wait for these ranks, or that the time for it is over."""
+        late = self.moment.timed_out or self.moment.waited() > self.policy.timeout_s
+        return Action(Do.TIME_OUT, ranks) if late else WAIT
+
+
 def decide(table: MemberTable, policy: Policy, moment: Moment) -> list[Action]:
     """Return what to do next. Unless the last ``is_last``, decide again once all is done."""
-    left = table.left
-    waits = any(one.get("waits") for one in left.values())  # for its data
-    cause = (moment.lost or left) if policy.recovers else waits and not moment.lost
-    if not cause or moment.failed:
-        return [END]
-    # Of the members that the run could spare none leaves any more.
-    spared = {rank: code for rank, code in moment.spared.items() if rank in moment.members}
-    ended = {**moment.lost, **spared}
-    if unknown := {*ended} - table.marked(Mark.NOTED):
-        return [Action(Event.NOTE_END, sorted(unknown))]
-    late, rest = table.marked(Mark.LATE), {*moment.members} - {*ended}
-    if rest and rest <= late:  # no other rank has what is trained
-        return [Action(Event.CALL_BACK, sorted(rest))]
-    corrupt = {rank for one in left.values() for rank in one.get("corrupt", ())}
-    if differ := corrupt - table.marked(Mark.CORRUPT):
-        return [Action(Event.DIFFER, sorted(differ))]
-    lost = {**{rank: 0 for rank in moment.members if rank in late}, **ended}
-    live = [rank for rank in moment.members if rank not in lost]
-    if actions := _call_off(table, policy, moment, lost, live) or _see_off(
-        table, policy, moment, live
-    ):
-        return actions
-    if lost:
-        return _go_on(policy, moment, lost, live)
-    return _all_live(table, policy, moment, live)
+    seen = _Seen(table, policy, moment)
+    return next(actions for row in _ROWS if (actions := row(seen)))
 
 
 def to_leave_out(
@@ -154,100 +161,134 @@ def to_evict(table: MemberTable, policy: Policy, ranks: Collection[int]) -> list
     return [rank for rank in ranks if rank not in gone] if policy.recovers else []
 
 
-def _call_off(
-    table: MemberTable,
-    policy: Policy,
-    moment: Moment,
-    lost: Mapping[int, int],
-    live: Sequence[int],
-) -> list[Action]:
-    """Have all that live leave their group; [] once they have, or are done."""
-    left, corrupt = table.left, table.marked(Mark.CORRUPT)
-    if wrong := to_evict(table, policy, [rank for rank in live if rank in corrupt]):
-        return [Action(Event.EVICT, wrong)]
-    missing = [rank for rank in live if rank not in left and rank not in moment.done]
-    aborted = all(one["how"] == "aborted" for one in left.values())
-    if missing and not lost and aborted and moment.meets and not moment.called_off:
-        if not moment.meeting:
-            return [Action(Do.MEET)]
-        if moment.waited() <= policy.timeout_s:
-            return [WAIT]
-    if not moment.called_off:
-        return [Action(Do.CALL_OFF)]
-    return _urge(table, policy, moment, lost, live, missing) if missing else []
+def _happens(event: Event, ranks: Collection[int]) -> list[Action]:
+    """Return that this happens to these ranks; [] where there are none."""
+    return [Action(event, sorted(ranks))] if ranks else []
 
 
-def _urge(
-    table: MemberTable,
-    policy: Policy,
-    moment: Moment,
-    lost: Collection[int],
-    live: Collection[int],
-    missing: list[int],
-) -> list[Action]:
+# -- the rows: each returns what to do, or [] where it does not apply --
+
+
+def _nothing_to_recover_from(seen: _Seen) -> list[Action]:
+    lost = seen.moment.lost
+    cause = (lost or seen.left) if seen.policy.recovers else seen.waits and not lost
+    return [END] if not cause or seen.moment.failed else []
+
+
+def _note_ends(seen: _Seen) -> list[Action]:
+    return _happens(Event.NOTE_END, {*seen.ended} - seen.table.marked(Mark.NOTED))
+
+
+def _call_back(seen: _Seen) -> list[Action]:
+    rest = {*seen.moment.members} - {*seen.ended}  # no other rank has what is trained
+    return _happens(Event.CALL_BACK, rest if rest <= seen.late else ())
+
+
+def _differ(seen: _Seen) -> list[Action]:
+    corrupt = {rank for one in seen.left.values() for rank in one.get("corrupt", ())}
+    return _happens(Event.DIFFER, corrupt - seen.table.marked(Mark.CORRUPT))
+
+
+def _evict_corrupt(seen: _Seen) -> list[Action]:
+    corrupt = {*seen.live} & seen.table.marked(Mark.CORRUPT)
+    return _happens(Event.EVICT, to_evict(seen.table, seen.policy, corrupt))
+
+
+def _meet(seen: _Seen) -> list[Action]:
+    moment = seen.moment
+    if moment.called_off or not moment.meets:
+        return []
+    if seen.lost or not seen.missing or seen.hows - {"aborted"}:
+        return []
+    if not moment.meeting:
+        return [Action(Do.MEET)]
+    return [WAIT] if moment.waited() <= seen.policy.timeout_s else []
+
+
+def _call_off(seen: _Seen) -> list[Action]:
+    return [] if seen.moment.called_off else [Action(Do.CALL_OFF)]
+
+
+def _urge(seen: _Seen) -> list[Action]:
     """Go on without those that are ``missing``, which have not left, once there is a reason."""
+    if not seen.missing:
+        return []
+    table, policy, moment = seen.table, seen.policy, seen.moment
     late = moment.late() if policy.quorum_s else None
     if late is not None:
-        late = {*late, *(missing if moment.waited() > policy.quorum_s else ())}
-        if ranks := to_leave_out(table, policy, moment.members, late, lost):
+        late = {*late, *(seen.missing if moment.waited() > policy.quorum_s else ())}
+        if ranks := to_leave_out(table, policy, moment.members, late, seen.lost):
             return [Action(Event.LEAVE_OUT, ranks), WAIT]
     stopped = moment.stopped()
     # Else no rank would be left that has what is trained.
-    evicted = to_evict(table, policy, stopped) if {*live} - {*stopped} else []
-    return [Action(Event.EVICT, evicted)] if evicted else [_in_time(policy, moment, missing)]
+    evicted = to_evict(table, policy, stopped) if {*seen.live} - {*stopped} else []
+    return [Action(Event.EVICT, evicted)] if evicted else [seen.in_time(seen.missing)]
 
 
-def _see_off(
-    table: MemberTable, policy: Policy, moment: Moment, live: Sequence[int]
-) -> list[Action]:
-    """Have those end that are not to go on: told to go, or evicted and running again; [] once they
-    have.
-    """
-    left, evicted = table.left, table.marked(Mark.EVICTED)
+def _see_off(seen: _Seen) -> list[Action]:
+    """Have those end that are not to go on: told to go, or evicted and running again."""
+    table, left, live = seen.table, seen.left, {*seen.live}
     leavers = {rank for rank in live if left.get(rank, {}).get("leaves")}
-    if off := (leavers | (evicted & left.keys() & {*live})) - table.marked(Mark.SENT_OFF):
-        return [Action(Event.SEND_OFF, sorted(off))]
-    ending = [rank for rank in live if rank in evicted or rank in leavers]
-    return [_in_time(policy, moment, ending)] if ending else []
+    evicted = table.marked(Mark.EVICTED)
+    if off := _happens(
+        Event.SEND_OFF, (leavers | (evicted & left.keys() & live)) - table.marked(Mark.SENT_OFF)
+    ):
+        return off
+    ending = [rank for rank in seen.live if rank in evicted | leavers]
+    return [seen.in_time(ending)] if ending else []
 
 
-def _all_live(
-    table: MemberTable, policy: Policy, moment: Moment, live: Sequence[int]
-) -> list[Action]:
+def _all_live(seen: _Seen) -> list[Action]:
     """Go on where all have left their group and none has ended, as far as is known."""
-    left = table.left
-    hows = {str(one["how"]) for one in left.values()}
-    if policy.evicts and "silent" in hows and (cut := moment.cut_off(live)):
-        ranks = to_evict(table, policy, cut)
+    if seen.lost:
+        return []
+    policy, moment, hows = seen.policy, seen.moment, seen.hows
+    if policy.evicts and "silent" in hows and (cut := moment.cut_off(seen.live)):
+        ranks = to_evict(seen.table, policy, cut)
         return [Action(Event.EVICT, ranks), WAIT] if policy.recovers else [END]
     # One waits for its data, was thawed just as the others gave it up, or is to join.
-    waits = any(one.get("waits") for one in left.values())
-    if waits or "stopped" in hows or (moment.meets and "ended" not in hows):
-        return [Action(Do.FORM, [rank for rank in live if rank in moment.done])]
+    if seen.waits or "stopped" in hows or (moment.meets and "ended" not in hows):
+        return [Action(Do.FORM, [*seen.done])]
     # Ranks know that a peer ended before its parent has told us.
     return [WAIT if moment.waited() < policy.gone_s else END]
 
 
-def _go_on(
-    policy: Policy, moment: Moment, lost: Mapping[int, int], live: Sequence[int]
-) -> list[Action]:
-    """Go on without ranks that were lost, where all others have left, or are done."""
-    done = {rank: moment.done[rank] for rank in live if rank in moment.done}
-    whole = any(one["parameters"] and one["replica"] is None for one in done.values())
-    if not live or len(done) < len(live):
-        asked = [rank for rank in live if rank not in done]
-        if asked and whole and policy.serves():
-            return [Action(Event.ASK, asked)]
-        return [Action(Do.FORM, [*done], lost)]
-    if whole:
-        return [Action(Do.SPARE, [*lost]), END]
+def _some_train(seen: _Seen) -> list[Action]:
+    """Go on without ranks that were lost, where not all others are done."""
+    asked = [rank for rank in seen.live if rank not in seen.done]
+    if seen.live and not asked:
+        return []
+    if asked and _whole(seen) and seen.policy.serves():
+        return [Action(Event.ASK, asked)]
+    return [Action(Do.FORM, [*seen.done], seen.lost)]
+
+
+def _all_done(seen: _Seen) -> list[Action]:
+    if _whole(seen):
+        return [Action(Do.SPARE, [*seen.lost]), END]
+    note, done = Action(Do.ALL_DONE, [*seen.lost]), seen.done
     holders = [rank for rank, one in done.items() if one["digest"] and one["replica"] is None]
-    note = Action(Do.ALL_DONE, [*lost])
     if holders:
         return [note, Action(Event.ASK, holders[:1])]
-    return [note, Action(Do.FORM, [*done], lost) if moment.lost else END]
+    return [note, Action(Do.FORM, [*done], seen.lost) if seen.moment.lost else END]
 
 
-def _in_time(policy: Policy, moment: Moment, ranks: list[int]) -> Action:
-    late = moment.timed_out or moment.waited() > policy.timeout_s
-    return Action(Do.TIME_OUT, ranks) if late else WAIT
+def _whole(seen: _Seen) -> bool:
+    """Return whether one has reported all that was trained."""
+    return any(one["parameters"] and one["replica"] is None for one in seen.done.values())
+
+
+_ROWS = (
+    _nothing_to_recover_from,
+    _note_ends,
+    _call_back,
+    _differ,
+    _evict_corrupt,
+    _meet,
+    _call_off,
+    _urge,
+    _see_off,
+    _all_live,
+    _some_train,
+    _all_done,
+)

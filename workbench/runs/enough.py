@@ -1,4 +1,4 @@
-"""Checks that enough ranks are left to train: their number, and the roles that they play."""
+"""The ranks that a run needs: their number and roles, and its policy where some are lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from workbench.common.units import counted
 from workbench.experiment.configure import config_of
 from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import hook
+from workbench.launchers.processes import rank_handle
+from workbench.rank.unreachable import evicts_unreachable, leaves_out
+from workbench.runs.decide import Policy
 
 ROLES = "missing_role"  # of a strategy: the role that none of these ranks plays
 
@@ -48,3 +51,16 @@ def missing_role(exp: Experiment, members: Collection[int]) -> str:
     """
     missing = hook(exp.strategy, ROLES)
     return "" if missing is None else missing(config_of(exp), exp.ranks, members)
+
+
+def policy_of(exp: Experiment) -> Policy:
+    """Return what a run does about losses, by its experiment."""
+    return Policy(
+        exp.recovers,
+        evicts_unreachable(exp),
+        exp.timeout_ns * 1e-9,
+        exp.quorum_timeout_ns * 1e-9 if leaves_out(exp) else 0.0,
+        exp.min_ranks or 1,
+        rank_handle.GONE,
+        lambda: exp.recovery != "restart" and has_roles(exp),
+    )

@@ -37,18 +37,22 @@ class Gathering:
         enough = len(came) >= least
         if enough and (not absent or seconds > grace):
             return Team(0, tuple(came))
-        possible = len(came) + len(absent) >= least
-        if possible and (enough or seconds <= max(grace, JOINING)):
-            return None
-        missing = [f"rank {rank} {how}" for rank, how in sorted(ended.items())]
-        if possible:
-            missing += [f"rank {rank} has not started" for rank in absent]
-            number = f"{counted(len(came), 'rank')} came within {seconds:.1f} s"
-        else:
+        if len(came) + len(absent) < least:
             number = f"{counted(len(came) + len(absent), 'rank')} can start"
-        raise TooFewRanks(
-            f"{number}, and the run needs {least} (ranks=({least}, {exp.ranks})): "
+            raise self._too_few(number, ended, [])
+        if not enough and seconds > max(grace, JOINING):
+            number = f"{counted(len(came), 'rank')} came within {seconds:.1f} s"
+            raise self._too_few(number, ended, absent)
+        return None
+
+    def _too_few(self, number: str, ended: Mapping[int, str], absent: list[int]) -> TooFewRanks:
+        """Return the error where too few have come. ``absent``: those that could come still."""
+        least = self._exp.min_ranks or self._exp.ranks
+        missing = [f"rank {rank} {how}" for rank, how in sorted(ended.items())]
+        missing += [f"rank {rank} has not started" for rank in absent]
+        return TooFewRanks(
+            f"{number}, and the run needs {least} (ranks=({least}, {self._exp.ranks})): "
             f"{', '.join(missing)}",
-            min(absent if possible else ended),
-            how="silent" if possible else "ended",
+            min(absent or ended),
+            how="silent" if absent else "ended",
         )

@@ -118,21 +118,12 @@ def _call_words(collective: str, op: int, group: str, line: str, groups: str) ->
 
 def _hang(bad: Mapping[int, Ended], waits: Mapping[int, Wait]) -> WorkbenchError | None:
     """Return that ranks hung, if those that were killed, or gave up, had waited for long."""
-    circle = circle_of(waits)
-    killed = [rank for rank, one in bad.items() if one.words is None]
     if any(one.words and one.kind not in _GAVE_UP for one in bad.values()):
         return None  # a rank raised: that is the reason
-    ending = "until they were ended from outside" if killed else "until they gave up"
-    if circle:
-        parts = [
-            f"{'' if at else 'rank '}{rank} {'' if at else 'waits '}for {waits[rank].peer} in "
-            f"{waits[rank].call}"
-            for at, rank in enumerate(circle)
-        ]
-        seconds = min(waits[rank].seconds for rank in circle)
-        return RunTimeout(
-            f"deadlock for {seconds:.1f} s, {ending}: {', '.join(parts)}: a circle", how="silent"
-        )
+    killed = [rank for rank, one in bad.items() if one.words is None]
+    if circle := circle_of(waits):
+        ending = "until they were ended from outside" if killed else "until they gave up"
+        return _deadlock([waits[rank] for rank in circle], ending)
     hung = [waits[rank] for rank in killed if rank in waits]
     if not hung:
         return None
@@ -144,6 +135,16 @@ def _hang(bad: Mapping[int, Ended], waits: Mapping[int, Wait]) -> WorkbenchError
         f"{longest.call}{others}; then the ranks were ended from outside",
         how="silent",
         peer=longest.peer,
+    )
+
+
+def _deadlock(circle: Sequence[Wait], ending: str) -> RunTimeout:
+    first, *rest = circle
+    parts = [f"rank {first.rank} waits for {first.peer} in {first.call}"]
+    parts += [f"{one.rank} for {one.peer} in {one.call}" for one in rest]
+    seconds = min(one.seconds for one in circle)
+    return RunTimeout(
+        f"deadlock for {seconds:.1f} s, {ending}: {', '.join(parts)}: a circle", how="silent"
     )
 
 

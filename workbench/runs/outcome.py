@@ -30,7 +30,7 @@ def outcome(
     """
     done = {rank: report for rank, (report, _) in sorted(reports.items()) if "done" in report}
     result = Result(
-        digests={rank: report["digest"] for rank, report in done.items() if report["digest"]},
+        digests=_given(done, "digest"),
         bytes_sent={rank: report["bytes_sent"] for rank, report in done.items()},
         lost=lost,
         error=error,
@@ -38,33 +38,44 @@ def outcome(
     )
     if error is not None:
         error.result = result
-    # Where the run went on from; a fresh rank might not have been told.
-    history: Mapping[str, list[float]] = max(
-        (one["history"] for one in done.values()), key=len, default={}
-    )
-    trained = [one for one in (*done.values(), *past()) if one["losses"]]
-    if numbers := {one["model"] for one in trained} | {*map(int, history)}:
-        result.model_losses = [
-            losses_since(
-                history.get(str(number), []), [one for one in trained if one["model"] == number]
-            )
-            for number in sorted(numbers)
-        ]
-        result.losses = result.model_losses[0]
-    spans = [(one["started_ns"], one["ended_ns"]) for one in done.values() if one["started_ns"]]
-    if result.losses and spans:
-        first = min(start for start, _ in spans)
-        result.wall_seconds = (max(end for _, end in spans) - first) / 1e9
+    result.model_losses = _model_losses(done, past)
+    result.losses = next(iter(result.model_losses), [])
+    if result.losses and (started := _given(done, "started_ns")):
+        last = max(done[rank]["ended_ns"] for rank in started)
+        result.wall_seconds = (last - min(started.values())) / 1e9
     result.memory = {
         rank: report["memory"] for rank, report in done.items() if report["memory"] is not None
     }
     result.processor_seconds = {rank: one["processor_seconds"] for rank, one in done.items()}
-    result.metrics = next((one["metrics"] for one in done.values() if one["metrics"]), {})
-    for rank in [rank for rank, one in done.items() if one["parameters"]][:1]:
+    result.metrics = next(iter(_given(done, "metrics").values()), {})
+    for rank in [*_given(done, "parameters")][:1]:
         result.parameters = tensors(*reports[rank])
     if parts := {rank: one for rank, one in done.items() if one["replica"] is not None}:
         result.parameters, result.digests = _whole(parts, reports)
     return result
+
+
+def _given(done: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, Any]:
+    """Return what ranks have reported under this name, of those that have."""
+    return {rank: report[name] for rank, report in done.items() if report[name]}
+
+
+def _model_losses(
+    done: Mapping[int, Mapping[str, Any]], past: Callable[[], list[Mapping[str, Any]]]
+) -> list[list[float]]:
+    """Return the losses of each model, by its number."""
+    # Where the run went on from; a fresh rank might not have been told.
+    history: Mapping[str, list[float]] = max(
+        (one["history"] for one in done.values()), key=len, default={}
+    )
+    by_model: dict[int, list[Mapping[str, Any]]] = {int(number): [] for number in history}
+    for one in (*done.values(), *past()):
+        if one["losses"]:
+            by_model.setdefault(one["model"], []).append(one)
+    return [
+        losses_since(history.get(str(number), []), trained)
+        for number, trained in sorted(by_model.items())
+    ]
 
 
 def past_losses(
@@ -86,18 +97,29 @@ def past_losses(
     rows = store.events.filter(pl.col("kind").cast(pl.String) == "metric")
     first = recoveries[restored[-1]].generation if restored else 0
     for end, rank in ends:
-        # Of this process alone: the rank may have had one before.
-        fresh = [one.generation for one in counts if rank in one.fresh]
-        since = max((at for at in fresh if at < end), default=first)
-        of_process = pl.col("generation").is_between(since, end - 1)
+        of_process = pl.col("generation").is_between(_since(rank, end, counts, first), end - 1)
         of_rank = rows.filter((pl.col("rank") == rank) & of_process)
         begins = {one.generation: one.go_on.get(rank, one.iteration) for one in recoveries}
-        columns = [_by_iteration(of_rank, name, begins) for name in ("loss", "samples")]
-        for iteration in sorted(columns[0].keys() & columns[1].keys()):
-            loss, samples = (column[iteration] for column in columns)
-            one = {"begun": iteration, "losses": [loss], "samples": [samples]}
-            result.append({**one, "model": int(store.metadata.get(f"{MODEL} {rank}", 0))})
+        model = int(store.metadata.get(f"{MODEL} {rank}", 0))
+        result += [{**one, "model": model} for one in _reported(of_rank, begins)]
     return result
+
+
+def _since(rank: int, end: int, recoveries: Sequence[Recovery], first: int) -> int:
+    """Return the generation in which the process of this rank began that ended in ``end``: the rank
+    may have had one before. ``first``: where no recovery had it begin.
+    """
+    fresh = [one.generation for one in recoveries if rank in one.fresh]
+    return max((at for at in fresh if at < end), default=first)
+
+
+def _reported(rows: pl.DataFrame, begins: Mapping[int, int]) -> list[Mapping[str, Any]]:
+    """Return loss and samples of each iteration that has both, as reports."""
+    losses, samples = (_by_iteration(rows, name, begins) for name in ("loss", "samples"))
+    return [
+        {"begun": iteration, "losses": [losses[iteration]], "samples": [samples[iteration]]}
+        for iteration in sorted(losses.keys() & samples.keys())
+    ]
 
 
 def _by_iteration(rows: pl.DataFrame, name: str, begins: Mapping[int, int]) -> dict[int, float]:

@@ -106,35 +106,15 @@ class Regrouping:
         Raises RankError where a policy of the user's own raises, or gives something else, PeerLost
         where no rank that goes on has what was trained, TooFewRanks where too few go on.
         """
-        left, gone = self.table.left, self.table.marked(Mark.TOLD) & {*lost}
         members = tuple(rank for rank in self.team.members if rank not in done)
-        completed = max((int(one["completed"]) for one in left.values()), default=-1)
         ends = {rank: self._how(rank, code) for rank, code in lost.items() if rank in members}
-        failure = Failure(
-            Team(self.team.generation, tuple(rank for rank in members if rank not in gone)),
-            {rank: how for rank, how in ends.items() if rank not in gone},
-            max(completed, 0),
-            self._exp.iterations,
-            len(self.recoveries),
-            self._newest_checkpoint(),
-            self._exp.ranks,
-        )
+        failure = self._failure(members, ends)
         team = _decision(self._exp, failure) if failure.lost else failure.shrink()
         if team is None:
             return None
-        if (waiting := self.table.waiting) and not done and team.state == "memory":
-            fresh = *team.fresh, *sorted(waiting)
-            team = replace(team, members=tuple(sorted({*team.members, *fresh})), fresh=fresh)
-        if team.state == "memory" and completed < 0 and self.team.state != "memory":
-            team = replace(team, state=self.team.state, checkpoint=self.team.checkpoint)
-        if team.state == "memory" and completed < 0:
-            rank = min(ends)
-            raise PeerLost(
-                f"rank {rank} ended before the ranks that go on had received what was trained: "
-                "all that had it are lost. recovery='restart' goes back to a checkpoint then",
-                rank,
-                how=ends[rank],
-            )
+        if not done:
+            team = self._with_newcomers(team)
+        team = self._with_state(team, ends)
         if not done:
             check_enough(self._exp, team.members, ends)
         iteration = failure.iteration if team.state == "memory" else _iteration_of(team)
@@ -156,6 +136,48 @@ class Regrouping:
         self.table.begin(team)
         self.lost_last.clear()  # they are in the recovery
         return team
+
+    @property
+    def _completed(self) -> int:
+        """The iterations that the furthest rank of those that left has done; -1: none knows."""
+        return max((int(one["completed"]) for one in self.table.left.values()), default=-1)
+
+    def _failure(self, members: Sequence[int], ends: Mapping[int, How]) -> Failure:
+        """Return what the policy is asked about: not of ranks that ended because they were told."""
+        gone = self.table.marked(Mark.TOLD) & {*ends}
+        return Failure(
+            Team(self.team.generation, tuple(rank for rank in members if rank not in gone)),
+            {rank: how for rank, how in ends.items() if rank not in gone},
+            max(self._completed, 0),
+            self._exp.iterations,
+            len(self.recoveries),
+            self._newest_checkpoint(),
+            self._exp.ranks,
+        )
+
+    def _with_newcomers(self, team: Team) -> Team:
+        """Return the team with the ranks that wait to join one that goes on from memory."""
+        waiting = self.table.waiting
+        if not waiting or team.state != "memory":
+            return team
+        fresh = *team.fresh, *sorted(waiting)
+        return replace(team, members=tuple(sorted({*team.members, *fresh})), fresh=fresh)
+
+    def _with_state(self, team: Team, ends: Mapping[int, How]) -> Team:
+        """Return the team with the state that it goes on from. Raises PeerLost where there is none:
+        no rank that goes on has begun.
+        """
+        if team.state != "memory" or self._completed >= 0:
+            return team
+        if self.team.state != "memory":
+            return replace(team, state=self.team.state, checkpoint=self.team.checkpoint)
+        rank = min(ends)
+        raise PeerLost(
+            f"rank {rank} ended before the ranks that go on had received what was trained: "
+            "all that had it are lost. recovery='restart' goes back to a checkpoint then",
+            rank,
+            how=ends[rank],
+        )
 
     def all_done(self, lost: Collection[int], *, spare: bool) -> None:
         """Note that ranks were lost when all others had finished; the run can ``spare`` them, where

@@ -150,29 +150,28 @@ def findings(ranks: Sequence[RankStack], waits: Sequence[str] = ()) -> list[str]
         still = "" if any(one.moved for one in members) else f", and {_has(members)} not moved"
         numbers = [one.process.rank for one in members]
         sentences.append(f"{named_ranks(numbers).capitalize()} {_is(numbers)} {where}{still}.")
-    if waits:
-        return [*sentences, *waits]
+    return [*sentences, *(waits or _of_calls(ranks))]
+
+
+def _of_calls(ranks: Sequence[RankStack]) -> list[str]:
+    """Return in a sentence how the calls fit together that ranks are in."""
     calls = _grouped(ranks, lambda one: one.main.operation)
-    outside = calls.pop("", [])
-    if len(calls) == 1 and outside:
-        (operation,) = calls
-        late = [one.process.rank for one in outside]
-        if operation != "backward":
-            sentences.append(
-                f"{operation} ends when {named_ranks(late)} {_has(outside)} joined it."
-            )
-    elif len(calls) == 1 and len(ranks) > 1 and not any(one.moved for one in ranks):
-        (operation,) = calls
-        sentences.append(
+    outside = [one.process.rank for one in calls.pop("", [])]
+    still = not any(one.moved for one in ranks)
+    operation = next(iter(calls), "")
+    if len(calls) == 1 and outside and operation != "backward":
+        return [f"{operation} ends when {named_ranks(outside)} {_has(outside)} joined it."]
+    if len(calls) == 1 and not outside and len(ranks) > 1 and still:
+        return [
             f"All are in {operation}, and none moves. If these are calls of different groups, they "
             "may wait in a circle: workbench attach records which rank waits in which group."
-        )
-    elif len(calls) > 1 and not any(one.moved for one in ranks):
-        sentences.append(
+        ]
+    if len(calls) > 1 and still:
+        return [
             f"No rank moves, and they are in different calls: {', '.join(sorted(calls))}. If these "
             "are calls of one group, the ranks disagree about what comes next."
-        )
-    return sentences
+        ]
+    return []
 
 
 def _grouped(

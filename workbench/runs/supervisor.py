@@ -16,10 +16,10 @@ from workbench.launchers.processes.launcher import Launcher, RankHandle
 from workbench.rank.samples_taken import merge
 from workbench.rank.stack_dumps import Lookout
 from workbench.rank.stop_watch import StopWatch
-from workbench.rank.unreachable import cut_off, evicts_unreachable, leaves_out
+from workbench.rank.unreachable import cut_off
 from workbench.runs.conducting import Conductor
-from workbench.runs.decide import Action, Do, Moment, Policy, decide, to_evict, to_leave_out
-from workbench.runs.enough import check_enough, has_roles
+from workbench.runs.decide import Action, Do, Moment, decide, to_evict, to_leave_out
+from workbench.runs.enough import check_enough, policy_of
 from workbench.runs.failure import end_to_come, places_of, seen_to_end, what_went_wrong, where_lost
 from workbench.runs.gathering import Gathering
 from workbench.runs.host_watch import HostWatch
@@ -78,6 +78,7 @@ class Supervisor:
         self._late: WorkbenchError | None = None  # what the driver itself has found
         self._refused = False  # has the policy ended the run?
         self._begun = not exp.min_ranks  # has the first team been told?
+        self._failed_at: float | None = None  # when ranks had failed, and it cannot recover
         self._table, self._policy = self.regrouping.table, policy_of(exp)
         self._hosts = HostWatch(launcher, run._note)
         self._stops = StopWatch(
@@ -88,43 +89,56 @@ class Supervisor:
 
     def follow(self) -> None:
         """Return when every rank has reported, or those that have not will not any more."""
-        failed_at: float | None = None
         with self._selector as selector:
             for one in self._handles:
                 selector.register(one.socket, selectors.EVENT_READ, one)
             self._conductor.begin()
-            begun = not self._exp.min_ranks or self._gather(selector)
-            while begun and not self._run._called_off and (self._any_missing() or self._goes_on()):
-                for key, _ in selector.select(0.01):
-                    self._read_report(key, selector)
-                self._run._thaw_due()
-                self._leave_out_late()
-                self._conductor.look(self.trained_from)
-                self._hosts.look()
-                self._lost_reports.look(self.lost(spare=True))
-                self._admit()
-                if (late := self._stops.look()) and not self._evict_stopped():
-                    self._late = late
-                    break
-                if not self.trained_from and self.all_train():
-                    self.trained_from = time.monotonic()
-                if not self._any_failed() or self._goes_on():
-                    continue
-                self._note_lost(self._lost_first(failed_at))
-                # Survivors find out by themselves within 50 ms, and then say what they were in.
-                failed_at = failed_at or time.monotonic()
-                if time.monotonic() - failed_at > NOTICE:
-                    self._control.words[ABORT] = 1
-                    self._control.refresh()
-                    self._control.open_gates()
-                unreaped = end_to_come(self._failures, self._handles)
-                if time.monotonic() - failed_at > (rank_handle.REAPED if unreaped else AFTERMATH):
-                    break
-            for key, _ in selector.select(0):  # a last word of one that has ended
-                self._read_report(key, selector)
-            self._note_lost(self._lost_first(failed_at))
+            if self._begun or self._gather():
+                while not self._run._called_off and (self._any_missing() or self._goes_on()):
+                    self._hear(0.01)
+                    if not self._look() or (
+                        self._any_failed() and not self._goes_on() and self._has_failed()
+                    ):
+                        break
+            self._hear(0)  # a last word of one that has ended
+            self._note_lost(self._lost_first())
 
-    def _gather(self, selector: selectors.BaseSelector) -> bool:
+    def _hear(self, seconds: float) -> None:
+        """Take what ranks report within this time."""
+        for key, _ in self._selector.select(seconds):
+            self._read_report(key)
+
+    def _look(self) -> bool:
+        """Do what is due, and what is due for ranks that come and go. Returns False where a rank
+        has been stopped for too long, and the run cannot go on without it.
+        """
+        self._run._thaw_due()
+        self._leave_out_late()
+        self._conductor.look(self.trained_from)
+        self._hosts.look()
+        self._lost_reports.look(self.lost(spare=True))
+        self._admit()
+        if (late := self._stops.look()) and not self._evict_stopped():
+            self._late = late
+            return False
+        if not self.trained_from and self.all_train():
+            self.trained_from = time.monotonic()
+        return True
+
+    def _has_failed(self) -> bool:
+        """Have the ranks of a run that has failed end. Returns whether they have had the time."""
+        self._note_lost(self._lost_first())
+        # Survivors find out by themselves within 50 ms, and then say what they were in.
+        self._failed_at = self._failed_at or time.monotonic()
+        seconds = time.monotonic() - self._failed_at
+        if seconds > NOTICE:
+            self._control.words[ABORT] = 1
+            self._control.refresh()
+            self._control.open_gates()
+        unreaped = end_to_come(self._failures, self._handles)
+        return seconds > (rank_handle.REAPED if unreaped else AFTERMATH)
+
+    def _gather(self) -> bool:
         """Wait until training can begin, with those that have come. Returns False where too few
         have.
         """
@@ -132,8 +146,7 @@ class Supervisor:
         table = self._table
         team: Team | None = None
         while team is None and not self._run._called_off:
-            for key, _ in selector.select(0.01):
-                self._read_report(key, selector)
+            self._hear(0.01)
             codes = rank_handle.ended(self._handles)
             ended = {rank: how_it_ended(code) for rank, code in codes.items()}
             try:
@@ -187,12 +200,12 @@ class Supervisor:
             and bool(rank not in self._members or self._control.rank_word(rank, SPARE)) == spare
         }
 
-    def _lost_first(self, failed_at: float | None) -> set[int]:
+    def _lost_first(self) -> set[int]:
         """Return the lost ranks; once one has failed, only those that others saw end: these may
         report it before its exit code is here, and further ones may end because of the first.
         """
         lost = {*self.lost(spare=False)}
-        return lost if failed_at is None else lost & seen_to_end(self._failures)
+        return lost if self._failed_at is None else lost & seen_to_end(self._failures)
 
     def error(self, now: pl.DataFrame) -> WorkbenchError | None:
         """Return the error of the run, the cause before its consequences; None: it went well."""
@@ -361,11 +374,11 @@ class Supervisor:
         if change and not words[REGROUP] and not self.regrouping.called_off:
             words[REGROUP] = REGROUP_ASKED
 
-    def _read_report(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
+    def _read_report(self, key: selectors.SelectorKey) -> None:
         replaced = self._handles[key.data.rank] is not key.data
         messages = None if replaced else key.data.hear()
         if messages is None:  # its end is told by the launcher, with its cause
-            selector.unregister(key.fileobj)
+            self._selector.unregister(key.fileobj)
         for message in messages or ():
             self._take(key.data.rank, message)
 
@@ -381,16 +394,3 @@ class Supervisor:
                 self._run._note(rank, "arrived")
         else:
             self.reports[rank] = message
-
-
-def policy_of(exp: Experiment) -> Policy:
-    """Return what a run does about losses, by its experiment."""
-    return Policy(
-        exp.recovers,
-        evicts_unreachable(exp),
-        exp.timeout_ns * 1e-9,
-        exp.quorum_timeout_ns * 1e-9 if leaves_out(exp) else 0.0,
-        exp.min_ranks or 1,
-        rank_handle.GONE,
-        lambda: exp.recovery != "restart" and has_roles(exp),
-    )

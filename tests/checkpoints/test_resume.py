@@ -28,6 +28,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("ddp", 2, {"accumulate": 2}),
     ("fsdp", 3, {}),
     ("fsdp", 2, {"reshard_after_forward": False, "prefetch": 1}),
+    ("zero", 3, {}),
+    ("zero", 2, {"zero": 2, "accumulate": 2}),
     ("fusion", 2, {}),
     ("top_k", 2, {}),
     ("tensor_parallel", 2, {}),
@@ -82,6 +84,7 @@ def sequential() -> wb.Result:
 MOVES = [
     ("data_parallel", 4, 2, {}, {}),
     ("fsdp", 3, 2, {}, {}),
+    ("zero", 3, 2, {}, {"zero": 2}),
     ("pipeline", 3, 2, {}, {}),
     ("parameter_server", 3, 4, {"servers": 2}, {"servers": 1}),
     ("data_parallel", 2, 3, {}, {}),

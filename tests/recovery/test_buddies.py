@@ -25,6 +25,8 @@ DIVIDED: list[tuple[str, int, dict[str, Any]]] = [
     ("pipeline", 4, {"schedule": "gpipe", "replicas": 2}),
     ("pipeline", 2, {"schedule": "interleaved_1f1b", "stages_per_rank": 2}),
     ("fsdp", 2, {"units": "whole"}),
+    ("zero", 3, {}),
+    ("zero", 2, {"zero": 2, "accumulate": 2}),
 ]
 
 

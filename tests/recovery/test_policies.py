@@ -341,6 +341,7 @@ RESTARTED: list[tuple[str, int, dict[str, Any]]] = [
     ("gossip", 3, {}),
     ("local_sgd", 3, {"every": 4}),
     ("data_parallel", 3, {}),
+    ("zero", 3, {"zero": 2}),
     ("ddp", 3, {"compression": "powersgd", "powersgd_start": 2}),
     ("tensor_parallel", 2, {}),
     ("top_k", 3, {}),

@@ -26,6 +26,8 @@ SHARED: list[tuple[str, dict[str, Any]]] = [
     ("pipeline", {"microbatches": 2}),
     ("data_servers", {}),
     ("fsdp", {"reshard_after_forward": False, "prefetch": 1}),
+    ("zero", {}),
+    ("zero", {"zero": 2, "accumulate": 2}),
     ("pipeline", {"microbatches": 2, "schedule": "zb_h1"}),
     ("pipeline", {"microbatches": 2, "replicas": 2}),
 ]

@@ -48,6 +48,16 @@ def presets() -> list[Words]:
             lambda: sharded(),
         ),
         (
+            "ZeRO 1: a part of the optimizer's state",
+            "All parameters on each rank, which updates a quarter of them. What does it hold?",
+            lambda: sharded("zero"),
+        ),
+        (
+            "ZeRO 2: a part of the gradients, too",
+            "A layer's gradient is reduced and dropped in backward. What does that free?",
+            lambda: sharded("zero", zero=2),
+        ),
+        (
             "FSDP: gathered ahead",
             "The next layer is gathered while this one computes. What does it cost in memory?",
             lambda: sharded(prefetch=1),
@@ -69,9 +79,11 @@ def comparisons() -> list[Question]:
     return [
         (
             "Sharded or whole on every rank?",
-            "Averaged gradients keep all on each rank; FSDP a part: less memory, more bytes.",
+            "Averaged gradients keep all on each rank; ZeRO and FSDP a part: what do they send?",
             lambda: {
                 "averaged gradients": sharded("data_parallel"),
+                "ZeRO 1": sharded("zero"),
+                "ZeRO 2": sharded("zero", zero=2),
                 "FSDP": sharded(),
                 "FSDP, kept after forward": sharded(reshard_after_forward=False),
                 "FSDP, gathered ahead": sharded(prefetch=1),

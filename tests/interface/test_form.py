@@ -82,7 +82,7 @@ def test_choices_are_the_files_of_the_folders_and_say_what_they_are() -> None:
     algorithms = source.available("collectives", "all_reduce_")
     assert by_name["all_reduce"].choices == (*algorithms, "auto")
     assert by_name["all_reduce"].docs["ring"].startswith("Ring all-reduce: reduce-scatter, then")
-    assert by_name["optimizer"].choices == ("sgd", "adam")
+    assert by_name["optimizer"].choices == ("sgd", "adam", "adamw", "adagrad")
 
 
 def test_what_a_newcomer_needs_is_not_folded_away() -> None:

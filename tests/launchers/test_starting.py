@@ -57,7 +57,7 @@ from workbench.rank.update_rule import optimizer_of
 from workbench.tasks.lenet_digits import Task
 
 task = Task()
-for name in ("sgd", "adam"):
+for name in ("sgd", "adam", "adamw", "adagrad"):
     model = task.model()
     optimizer = optimizer_of(Experiment(optimizer=name), model.parameters())
     optimizer.zero_grad()
@@ -73,7 +73,7 @@ def test_a_ranks_iteration_does_without_the_compiler() -> None:
     assert printed(STEP) == "[]"
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad"])
 def test_the_update_rule_is_torchs_to_the_bit(name: str) -> None:
     exp = Experiment(optimizer=name, lr=0.05, momentum=0.9 if name == "sgd" else 0.0)
     results = []
@@ -85,7 +85,8 @@ def test_the_update_rule_is_torchs_to_the_bit(name: str) -> None:
         elif name == "sgd":
             optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         else:
-            optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+            torchs = {"adam": "Adam", "adamw": "AdamW", "adagrad": "Adagrad"}[name]
+            optimizer = getattr(torch.optim, torchs)(model.parameters(), lr=0.05)
         counts = []
         optimizer.register_step_post_hook(lambda *_, counts=counts: counts.append(1))
         for step in range(6):

@@ -86,7 +86,7 @@ def experiment(chance: random.Random, **fixed: Any) -> wb.Experiment:
         "network": network,
         "all_reduce": chance.choice(["auto", *algorithms("all_reduce")]),
         "chunk_bytes": chance.choice([4096, 65_536, 262_144]),
-        "optimizer": chance.choice(["sgd", "adam"]),
+        "optimizer": chance.choice(["sgd", "adam", "adamw", "adagrad"]),
         "record": chance.random() < 0.9,
     }
     return wb.Experiment(**{**drawn, **fields, **fixed})

@@ -148,7 +148,7 @@ def check_device(exp: Fields) -> None:
     if exp.momentum and exp.optimizer != "sgd":
         raise SpecError.at(
             "momentum",
-            f"momentum belongs to optimizer='sgd'; {exp.optimizer} has averages of its own, so "
+            f"momentum belongs to optimizer='sgd'; {exp.optimizer} has a state of its own, so "
             "momentum=0",
             exp.momentum,
         )

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from workbench.common import units
 from workbench.common.arguments import Number, checked
 from workbench.common.errors import SpecError
+from workbench.experiment import optimizers
 from workbench.experiment.checkpoint import Checkpoint, Folder
 from workbench.experiment.faults import Fault, Pad, Pads
 from workbench.experiment.frozen_model import (
@@ -92,9 +93,10 @@ class Fields(FrozenModel):
         lt=2**63,
         description="fixes initial parameters, split and order of the samples",
     )
-    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="update rule")
+    optimizer: optimizers.Name = Field(default="sgd", description="update rule")
     lr: Positive | None = Field(
-        default=None, description="learning rate; left out: 0.1 for sgd, 0.001 for adam"
+        default=None,
+        description="learning rate; left out: 0.1 for sgd, 0.01 for adagrad, else 0.001",
     )
     warmup: Int = Field(
         default=0,
@@ -218,14 +220,14 @@ class Fields(FrozenModel):
 
     @property
     def learning_rate(self) -> float:
-        """``lr``, or the optimizer's default: 0.1 for sgd, 0.001 for adam; scaled to the minibatch
-        where there is a ``reference_batch``.
+        """``lr``, or the optimizer's default: 0.1 for sgd, 0.01 for adagrad, else 0.001; scaled to
+        the minibatch where there is a ``reference_batch``.
         """
         return self._given_rate * self.batch_size / (self.reference_batch or self.batch_size)
 
     @property
     def _given_rate(self) -> float:
-        return self.lr if self.lr is not None else {"sgd": 0.1, "adam": 1e-3}[self.optimizer]
+        return optimizers.RULES[self.optimizer].rate if self.lr is None else self.lr
 
     @checked
     def rate_at(self, update: Number) -> float:

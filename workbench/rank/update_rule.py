@@ -1,4 +1,4 @@
-"""The experiment's update rule: SGD or Adam at its learning rate, which may rise at first.
+"""The experiment's update rule, one of torch's, at its learning rate, which may rise at first.
 
 An optimizer of torch's imports torch's compiler, a second's work in each rank that nothing was
 imported for, and asks it to leave the optimizer alone. These are the same optimizers without that.
@@ -32,6 +32,14 @@ class Adam(_Uncompiled, torch.optim.Adam):
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
+class AdamW(_Uncompiled, torch.optim.AdamW):
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+
+class Adagrad(_Uncompiled, torch.optim.Adagrad):
+    step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
+
+
 def optimizer_of(
     exp: Experiment, parameters: Iterable[torch.Tensor], scale: float = 1.0
 ) -> torch.optim.Optimizer:
@@ -39,11 +47,16 @@ def optimizer_of(
     a multiple of ``batch_size``, with which the learning rate grows.
     """
     rate = exp.rate_at(0) * scale
-    result: torch.optim.Optimizer = (
-        Adam(parameters, lr=rate)
-        if exp.optimizer == "adam"
-        else SGD(parameters, lr=rate, momentum=exp.momentum)
-    )
+    result: torch.optim.Optimizer
+    match exp.optimizer:
+        case "sgd":
+            result = SGD(parameters, lr=rate, momentum=exp.momentum)
+        case "adam":
+            result = Adam(parameters, lr=rate)
+        case "adamw":
+            result = AdamW(parameters, lr=rate)
+        case "adagrad":
+            result = Adagrad(parameters, lr=rate)
     if exp.warmup or exp.scale_batch:
         _set_rate(result, exp, scale)
     return result

@@ -19,6 +19,7 @@ from torch.utils.data import default_collate
 from workbench.common.arguments import Count, Counts, Cuts, Size, Stages, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import size_bytes
+from workbench.experiment.optimizers import states
 from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import traits_of
 from workbench.rank.placement import in_dtype, need_samples
@@ -47,7 +48,6 @@ __all__ = [
     "slice_module",
     "split",
     "stage_module",
-    "state_factor",
     "trace",
 ]
 
@@ -200,7 +200,7 @@ def split(
     in_flight = tuple(peaks) if peaks is not None else tuple(range(stages, 0, -1))
     if len(in_flight) != stages:
         raise SpecError(f"peaks has {len(in_flight)} numbers for {stages} stages: one for each")
-    state = state_factor(exp) if exp is not None else 0.0
+    state = float(states(exp)) if exp is not None else 0.0
     threads = exp.threads if exp is not None else None
     with _threads(threads or max(1, (os.cpu_count() or 1) // stages)):
         profile = _profile(task, exp, microbatch)
@@ -253,11 +253,6 @@ def planned(exp: Experiment) -> tuple[Any, Any]:
 def _called(layer: LayerCost) -> str:
     """Return the layer's name; with its operation if the name is a number (nn.Sequential)."""
     return f"{layer.name} {layer.op}" if layer.name.isdigit() else layer.name
-
-
-def state_factor(exp: Experiment) -> float:
-    """Return the bytes of optimizer state per byte of parameters."""
-    return 2.0 if exp.optimizer == "adam" else float(exp.momentum != 0)
 
 
 def _tensors_only(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from torch import nn
 
 import workbench as wb
 from tests.models import example
-from workbench.studies.split import Split, split, state_factor
+from workbench.experiment.optimizers import states
+from workbench.studies.split import Split, split
 from workbench.tasks import char_transformer, lenet_digits
 
 
@@ -57,8 +58,8 @@ def test_an_experiment_brings_its_dtype_optimizer_and_limit() -> None:
     assert sum(layer.parameters for layer in both.profile.layers) == 61_706 * 8
     assert sum(both.memory) > 4 * 61_706 * 8  # gradients and two states besides
     assert max(both.memory) <= 3_000_000
-    assert state_factor(exp) == 2
-    assert state_factor(exp.model_copy(update={"optimizer": "sgd", "momentum": 0.9})) == 1
+    assert states(exp) == 2
+    assert states(exp.model_copy(update={"optimizer": "sgd", "momentum": 0.9})) == 1
     with pytest.raises(wb.SpecError, match="keeps every rank below 500 kB"):
         split(exp, 2, microbatch=4, memory_limit="500 kB")
 

@@ -24,7 +24,7 @@ FACTORS: dict[str, list[Any]] = {
     "options": [{}, {"zero": 2}, {"accumulate": 3}, {"zero": 2, "accumulate": 2}],
     "units": ["layers", "whole"],
     "batch_size": [64, 10, 5],  # 10 does not divide by 3 and 4; 5 leaves microbatches empty
-    "optimizer": ["sgd", "adam"],
+    "optimizer": ["sgd", "adam", "adamw", "adagrad"],
 }
 HARD = [{"ranks": 3, "options": {"zero": 2, "accumulate": 2}}, {"ranks": 4, "batch_size": 5}]
 
@@ -70,7 +70,7 @@ def experiment(strategy: str, ranks: int, optimizer: str, batch_size: int) -> wb
         dtype="float64",
         record=False,
         optimizer=optimizer,
-        lr=1e-3 if optimizer == "adam" else 0.1,
+        lr=0.1 if optimizer == "sgd" else 1e-3,
     )
 
 

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from workbench.experiment.optimizers import RULES
 from workbench.studies.drift.evidence import EXACT, Evidence, Finding
 from workbench.studies.drift.naming import is_named, name_of, unlike
 
@@ -33,7 +34,6 @@ JUMP = 2.0**15  # times in one iteration; rounding grows by less than ten
 RESUMED = 1e-6  # times the distance to right training: so near to one that resumes is that one
 SAME, ROUNDING, BUG, FAILED = "no difference", "rounding", "bug", "failed"
 OTHER = "another algorithm"  # than sequential training, on purpose
-RULES = {"sgd": "plain SGD", "adam": "Adam"}  # of sequential training, by Experiment.optimizer
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -69,7 +69,7 @@ def judge(evidence: Evidence) -> Finding:
 
 def _beside_one_rank(evidence: Evidence, one_rank: Evidence, finding: Finding) -> Finding:
     """Return the verdict on a loop that is not sequential training."""
-    rule = RULES[evidence.rule]
+    rule = RULES[evidence.rule].title
     if one_rank.error is not None:
         why = one_rank.error.splitlines()[-1].strip()
         reason = f"on one rank the loop fails ({why}), so it is compared with {rule} only"

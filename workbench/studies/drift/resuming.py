@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from workbench.experiment.optimizers import states
 from workbench.experiment.spec import Experiment
 from workbench.rank.job import Job
 
@@ -84,7 +85,7 @@ def set_generators(states: tuple[Any, ...]) -> None:
 def may_lose(exp: Experiment, draws: bool = True) -> list[Lost]:
     """Return the state that matters to an experiment. ``draws``: its task draws random numbers."""
     matters: dict[Lost, bool] = {
-        "optimizer": exp.optimizer == "adam" or exp.momentum > 0 or bool(exp.warmup),
+        "optimizer": states(exp) > 0 or bool(exp.warmup),
         "sampler": True,
         "generators": draws,
     }

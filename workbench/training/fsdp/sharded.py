@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from workbench.common.torch_names import all_gather_single, reduce_scatter_single
+from workbench.experiment.optimizers import states
 from workbench.recording.events import CODE, Where, now
 from workbench.training.fsdp.layers import REST, WHOLE, units
 from workbench.training.fsdp.memory import GATHERED, GRADIENTS, ShardedMemory
@@ -71,15 +72,13 @@ class Sharded:
             {"name": layer.name, "kind": layer.kind, "bytes": layer.whole_bytes, "parts": of}
             for layer, of in zip(self.layers, by_layer, strict=True)
         ]
-        optimizer = self.job.exp.optimizer
-        states = 2 if optimizer == "adam" else 1 if self.job.exp.momentum else 0
         facts = {
             "kind": "fsdp2",
             "units": by,
             "free": free,
             "ahead": ahead,
             "layers": layers,
-            "states": states,
+            "states": states(self.job.exp),
         }
         self.job.tell({"shards": json.dumps(facts)})
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.common.errors import MemoryLimit
+from workbench.experiment.optimizers import states
 from workbench.rank.memory import megabytes
 from workbench.training.pipelines.loss_stub import answering
 from workbench.training.splitting.cut import Costs, Cut, choose, memories
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
     from workbench.training.pipelines.options import Options
     from workbench.training.pipelines.schedule import Schedule
-
-STATE = {"sgd": 0.0, "momentum": 1.0, "adam": 2.0}  # optimizer state, in sizes of the parameters
 
 ROOM = 1.02  # margin for memory that the plan leaves out
 
@@ -80,7 +79,7 @@ def _chosen(job: Job, config: Options, schedule: Schedule, profile: Profile) -> 
 
 def _costs(job: Job, profile: Profile) -> Costs:
     exp = job.exp
-    return Costs(profile, state_factor=STATE["momentum" if exp.momentum else exp.optimizer])
+    return Costs(profile, state_factor=states(exp))
 
 
 def _link(job: Job) -> dict[str, float]:

@@ -75,7 +75,7 @@ class Costs:
     profile: Profile
     seconds_per_byte: float = SECONDS_PER_BYTE
     latency_s: float = LATENCY_S
-    state_factor: float = 0.0  # optimizer state in parameters: 0 sgd, 1 with momentum, 2 adam
+    state_factor: float = 0.0  # optimizer state in parameters: 0 of sgd, 1 with momentum
 
     def seconds(self, start: int, end: int) -> float:
         """Return the seconds of a microbatch's forward and backward of layers start .. end-1, with

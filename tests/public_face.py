@@ -45,6 +45,17 @@ STEERING: dict[str, dict[str, str]] = {
 }
 WAIT = {"timeout": "seconds?", "progress": "flag?"}
 FACE: dict[str, dict[str, str]] = {
+    "audit": {
+        "script_or_function": "nothing",
+        "ranks": "nothing",
+        "env": "mapping",
+        "progress": "flag",
+        "args": "names",
+        "update": "count",
+        "seed": "seed",
+        "lift": "flag",
+        "timeout": "nothing",
+    },
     "calibrate": {"ranks": "nothing", "operations": "nothing", "keep": "flag", "progress": "flag?"},
     "check": {
         "operation": "nothing",
@@ -218,6 +229,7 @@ FACE: dict[str, dict[str, str]] = {
 
 # What else is asked for, so that the wrong value is what is wrong.
 BESIDE: dict[str, dict[str, Any]] = {
+    "audit": {"script_or_function": "/nowhere.py"},
     "calibrate": {"ranks": (2,), "operations": ("broadcast",), "progress": False},
     "check": {"operation": "all_reduce", "function": "ring", "ranks": 1, "sizes": 1},
     "compare": {"experiments": [wb.Experiment(ranks=1)]},
@@ -275,6 +287,7 @@ OF_THE_COLLECTOR = {
 
 # Classes of wb.__all__ that only these functions make.
 MADE_BY = {
+    "Audit": "audit",
     "Comparison": "compare",
     "Partition": "partition",
     "Planned": "plan",

@@ -50,6 +50,7 @@ KINDS: dict[str, set[str]] = {  # which of these values are right
     "seed": {"0", "10**18"},
     "path": {"'x'", "no such path"},
     "function": {"a lambda", "a class"},
+    "names": {"[]", "a set"},
     "pasts": {"[]"},
     "job": {"-1", "0"},
     "samplers": {"[[1]]"},

@@ -33,6 +33,8 @@ from workbench.common.public_names import LATER
 from workbench.runs import displays
 
 if TYPE_CHECKING:
+    from workbench.auditing.audit import audit
+    from workbench.auditing.report import Audit
     from workbench.cells.team import Ranks, ranks
     from workbench.exercises.catalogue import exercise
     from workbench.exercises.grade import grade
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Audit",
     "BadMinibatch",
     "Checkpoint",
     "CheckpointError",
@@ -124,6 +127,7 @@ __all__ = [
     "When",
     "WorkbenchError",
     "about",
+    "audit",
     "calibrate",
     "check",
     "compare",

@@ -37,6 +37,10 @@ def register() -> None:
     elif choice not in ("", "0"):
         text = f"[workbench] WORKBENCH_DEFAULT={choice!r} is ignored: it takes 1, or 0"
         print(text, file=sys.stderr, flush=True)
+    if folder := os.environ.get("WORKBENCH_AUDIT", ""):
+        from workbench.auditing.ranks.forks import install
+
+        install(folder)
     if way := os.environ.get("WORKBENCH_ATTACH", ""):
         _attach(dist.distributed_c10d, way)
 

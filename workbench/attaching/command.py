@@ -32,12 +32,8 @@ class Job:
         os.execve(self.program, [*self.words], dict(self.environment))
 
 
-def prepare(words: Sequence[str], trace: Path, *, observe: bool) -> Job:
-    """Return the job of this command line, which records into ``trace``.
-
-    ``observe`` leaves the job's backend alone. Raises SpecError or WorkbenchError for what cannot
-    be attached to, before anything starts.
-    """
+def check_command(words: Sequence[str]) -> str:
+    """Return the file that a command line runs. Raises SpecError for what cannot be attached to."""
     if not words:
         raise SpecError(
             "name the command that starts the job, after two dashes: "
@@ -59,6 +55,16 @@ def prepare(words: Sequence[str], trace: Path, *, observe: bool) -> Job:
             "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading the workbench in the job's "
             "processes: unset it"
         )
+    return program
+
+
+def prepare(words: Sequence[str], trace: Path, *, observe: bool) -> Job:
+    """Return the job of this command line, which records into ``trace``.
+
+    ``observe`` leaves the job's backend alone. Raises SpecError or WorkbenchError for what cannot
+    be attached to, before anything starts.
+    """
+    program = check_command(words)
     folder = trace.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

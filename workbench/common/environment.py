@@ -31,6 +31,9 @@ VARIABLES = {
         "set by `workbench attach`: engine (groups of the host's tensors are this backend's, under "
         "the name that the program asks for) or operations (the program's own, observed)",
     ),
+    "WORKBENCH_AUDIT": Variable(
+        "", "set by `workbench attach --audit`: the folder through which ranks are asked for runs"
+    ),
     "WORKBENCH_ALL_REDUCE": Variable("auto", "algorithm: ring, tree, one_shot, ... or auto"),
     "WORKBENCH_ALGORITHMS": Variable(
         "",

@@ -18,6 +18,19 @@ from workbench.common.output_files import make_ready
 from workbench.interface.command_line import NO_USER_INTERFACE, Port, fail, has_screen
 
 DEFAULT_PORT = 5006
+WRONG_UPDATE = 3  # exit status of an audit that is strict
+Audit = Annotated[
+    bool,
+    typer.Option(
+        "--audit", help="Judge the job's first update before it starts: is it the one that is due?"
+    ),
+]
+AuditStrict = Annotated[
+    bool,
+    typer.Option(
+        "--audit-strict", help="As --audit; where the update is wrong, the job does not start."
+    ),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -78,6 +91,8 @@ def attach(
         int, typer.Option(help="Port of the page; 0 takes a free one.", min=0, max=65535)
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+    audit: Audit = False,
+    audit_strict: AuditStrict = False,
 ) -> None:
     """Run a job that knows nothing of the workbench, and see it: `workbench attach -- torchrun
     --nproc-per-node 4 train.py`.
@@ -85,7 +100,9 @@ def attach(
     The script needs no change. Groups whose tensors lie on a CPU run over the workbench's backend,
     chunk by chunk, under the name that the script asks for; all others, and with --observe every
     group, are the script's own, and their operations are recorded. The command becomes the job:
-    output, signals and exit status are the job's.
+    output, signals and exit status are the job's. With --audit the job runs to its first update
+    several times before that (see `wb.audit`), and the verdict is printed; with --audit-strict a
+    wrong update ends the command with status 3.
     """
     import time
 
@@ -94,6 +111,8 @@ def attach(
 
     if port and not page:
         fail("--no-page serves none, so no --port")
+    if audit or audit_strict:
+        _audit_first(context.args, strict=audit_strict, quiet=quiet)
     folder = trace or Path("runs", f"attached-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     try:
         job = prepare(context.args, folder, observe=observe)
@@ -109,6 +128,23 @@ def attach(
     if not quiet:
         print(f"[workbench] {' · '.join(words)}", file=sys.stderr, flush=True)
     job.become()
+
+
+def _audit_first(words: list[str], *, strict: bool, quiet: bool) -> None:
+    """Audit the job that these words start; end where its update is wrong and ``strict`` is set."""
+    from workbench.attaching.command import check_command
+    from workbench.auditing.audit import audit_command
+    from workbench.common.errors import WorkbenchError
+
+    try:
+        check_command(words)
+        verdict = audit_command(words, progress=not quiet)
+    except WorkbenchError as error:
+        fail(error)
+    if not quiet:
+        print("\n".join(f"[audit] {one}" for one in str(verdict).splitlines()), file=sys.stderr)
+    if strict and verdict.verdict == "WRONG":
+        raise typer.Exit(WRONG_UPDATE)
 
 
 def stacks(

@@ -1,0 +1,1 @@
+"""The judge: which runs to ask for, and what they say."""

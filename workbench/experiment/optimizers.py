@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from workbench.experiment.spec import Experiment
+from typing import Literal, NamedTuple
 
 Name = Literal["sgd", "adam", "adamw", "adagrad"]
 
@@ -26,6 +23,6 @@ RULES: dict[str, Rule] = {  # by Name
 }
 
 
-def states(exp: Experiment) -> int:
-    """Return how many tensors of a parameter's size the experiment's optimizer keeps for each."""
-    return RULES[exp.optimizer].states + (exp.momentum != 0)
+def states(optimizer: str, momentum: float) -> int:
+    """Return how many tensors of a parameter's size this optimizer keeps for each."""
+    return RULES[optimizer].states + (momentum != 0)

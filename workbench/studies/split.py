@@ -200,7 +200,7 @@ def split(
     in_flight = tuple(peaks) if peaks is not None else tuple(range(stages, 0, -1))
     if len(in_flight) != stages:
         raise SpecError(f"peaks has {len(in_flight)} numbers for {stages} stages: one for each")
-    state = float(states(exp)) if exp is not None else 0.0
+    state = float(states(exp.optimizer, exp.momentum)) if exp is not None else 0.0
     threads = exp.threads if exp is not None else None
     with _threads(threads or max(1, (os.cpu_count() or 1) // stages)):
         profile = _profile(task, exp, microbatch)

@@ -85,7 +85,7 @@ def set_generators(states: tuple[Any, ...]) -> None:
 def may_lose(exp: Experiment, draws: bool = True) -> list[Lost]:
     """Return the state that matters to an experiment. ``draws``: its task draws random numbers."""
     matters: dict[Lost, bool] = {
-        "optimizer": states(exp) > 0 or bool(exp.warmup),
+        "optimizer": states(exp.optimizer, exp.momentum) > 0 or bool(exp.warmup),
         "sampler": True,
         "generators": draws,
     }

@@ -68,6 +68,7 @@ class Sharded:
         if self.job.rank:
             return
         by_layer = parts.view(self.job.ranks, len(mine)).T.tolist()
+        exp = self.job.exp
         layers = [
             {"name": layer.name, "kind": layer.kind, "bytes": layer.whole_bytes, "parts": of}
             for layer, of in zip(self.layers, by_layer, strict=True)
@@ -78,7 +79,7 @@ class Sharded:
             "free": free,
             "ahead": ahead,
             "layers": layers,
-            "states": states(self.job.exp),
+            "states": states(exp.optimizer, exp.momentum),
         }
         self.job.tell({"shards": json.dumps(facts)})
 

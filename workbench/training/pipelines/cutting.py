@@ -79,7 +79,7 @@ def _chosen(job: Job, config: Options, schedule: Schedule, profile: Profile) -> 
 
 def _costs(job: Job, profile: Profile) -> Costs:
     exp = job.exp
-    return Costs(profile, state_factor=states(exp))
+    return Costs(profile, state_factor=states(exp.optimizer, exp.momentum))
 
 
 def _link(job: Job) -> dict[str, float]:

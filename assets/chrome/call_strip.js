@@ -1,14 +1,22 @@
 // @ts-check
 /**
- * The strip of the time bar: every call of the run, a bar each.
+ * The strip of the time bar: every call of the run, a bar each; ticks of iterations below, marks of
+ * what was done to the ranks and of what was noticed above.
  * @typedef {import("../engine/table.js").CallHead} CallHead
+ * @typedef {import("../engine/feed_lines.js").Line} Line
  */
-import { duration } from "../engine/format.js";
+import { burstNumber } from "../engine/bursts_of_run.js";
+import { callNumber, duration, grouped, numberWords } from "../engine/format.js";
+import { lossWords, lossesOf } from "../engine/losses.js";
 import { isOver } from "../engine/player.js";
 import { countUntil } from "../engine/search.js";
 import { bandsOf } from "../drawing/generation_bands.js";
 
-export const STRIP = { left: 58, right: 8, height: 34, bars: 22 };
+export const STRIP = { left: 58, right: 8, height: 34, bars: 18 };
+const TICK_APART = 56; // px, at least, from one tick with a number to the next
+/** What a line of the feed is on the strip, by its kind. @type {Record<string, string>} */
+const MARKS = { fault: "hold", state: "hold", detect: "fault", abort: "fault" };
+
 /**
  * How many places the strip has: while calls come it grows in steps, so that bars do not creep.
  * @param {number} calls
@@ -92,6 +100,102 @@ export function callBands(known, calls, width) {
 }
 
 /**
+ * Where a moment of the run lies on the strip, in px: within its call, or where the next one begins.
+ * @param {CallHead[]} calls @param {number} t @param {number} width @param {boolean} over
+ */
+export function placeOfMoment(calls, t, width, over) {
+  const room = width - STRIP.left - STRIP.right;
+  const at = countUntil(calls, t, (call) => call.start) - 1;
+  const call = calls[at];
+  const share = call ? Math.min(1, (t - call.start) / Math.max(1, call.end - call.start)) : 1;
+  return STRIP.left + ((at + share) / placesFor(calls.length, over)) * room;
+}
+
+/** The iteration of a call, from 0; -1: it has none. @param {CallHead} call */
+const iterationOf = ({ iteration = -1, words }) => (words && !words.ofIterations ? -1 : iteration);
+
+/**
+ * The ticks of the strip: the first call of every k-th iteration, with k of 1, 2, 5, 10 ... such that
+ * their numbers have room.
+ * @param {CallHead[]} calls @param {number} width @param {boolean} over
+ * @returns {{x: number, iteration: number}[]}  iteration: counted from 1
+ */
+export function iterationTicks(calls, width, over) {
+  const first = /** @type {Map<number, number>} */ (new Map());
+  calls.forEach((call, i) => {
+    const iteration = iterationOf(call);
+    if (iteration >= 0 && !first.has(iteration)) first.set(iteration, i);
+  });
+  const pitch = (width - STRIP.left - STRIP.right) / placesFor(calls.length, over);
+  const least = (TICK_APART * first.size) / Math.max(1, pitch * calls.length); // iterations
+  const unit = 10 ** Math.max(0, Math.floor(Math.log10(least)));
+  const every = [1, 2, 5, 10].map((k) => k * unit).find((k) => k >= least) ?? 10 * unit;
+  return [...first]
+    .filter(([iteration]) => (iteration + 1) % every === 0)
+    .map(([iteration, i]) => ({ x: STRIP.left + i * pitch, iteration: iteration + 1 }))
+    .filter(({ x }, i, all) => !i || x - all[i - 1].x >= TICK_APART / 2);
+}
+
+/**
+ * Which call it is, or which round, pass or burst of messages: of how many.
+ * @param {import("../engine/player.js").Known} known @param {CallHead} call
+ */
+export function placeWords(known, call) {
+  if (call.words) return `${call.words.where} ${numberWords(call)}`;
+  if (call.collective !== "p2p") return callNumber(known, { number: call.op + 1 });
+  const numbers = burstNumber(known, call).map(grouped).join(" of ");
+  return `${call.name ? `${call.name}, ` : ""}messages ${numbers}`;
+}
+
+/**
+ * What a place of the strip stands for, in words.
+ * @param {import("../engine/player.js").Known} known @param {CallHead} call
+ */
+export function previewOf(known, call) {
+  const iteration = iterationOf(call);
+  const loss = iteration >= 0 ? lossesOf(known.table).at(iteration) : NaN;
+  return [
+    placeWords(known, call),
+    iteration >= 0 && !call.words ? `iteration ${grouped(iteration + 1)}` : "",
+    `${duration(call.start)} after the start`,
+    `lasts ${duration(call.end - call.start)}`,
+    Number.isFinite(loss) ? `loss ${lossWords(loss)}` : "",
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+/**
+ * Marks of what was done to the ranks (amber, pointing down) and of what was noticed (a red cross).
+ * @param {CanvasRenderingContext2D} g
+ * @param {Record<string, string>} ink
+ * @param {CallHead[]} calls @param {Line[]} lines @param {number} width @param {boolean} over
+ */
+export function drawStripMarks(g, ink, calls, lines, width, over) {
+  for (const { t, kind } of lines) {
+    const colour = MARKS[kind];
+    if (!colour || !calls.length || (kind === "state" && t >= calls[calls.length - 1].end))
+      continue; // or its end
+    const x = placeOfMoment(calls, t, width, over);
+    g.fillStyle = g.strokeStyle = ink[colour];
+    g.lineWidth = 1.6;
+    g.beginPath();
+    if (colour === "hold") {
+      g.moveTo(x - 4, 0);
+      g.lineTo(x + 4, 0);
+      g.lineTo(x, 7);
+      g.fill();
+    } else {
+      g.moveTo(x - 3, 1);
+      g.lineTo(x + 3, 7);
+      g.moveTo(x - 3, 7);
+      g.lineTo(x + 3, 1);
+      g.stroke();
+    }
+  }
+}
+
+/**
  * @param {CanvasRenderingContext2D} g
  * @param {Record<string, string>} ink
  * @param {string} font
@@ -105,30 +209,28 @@ export function callBands(known, calls, width) {
 export function drawStrip(g, ink, font, calls, index, width, over, words, now) {
   const bars = callBars(calls, width, over, now);
   const top = duration(bars[0]?.top ?? 0);
+  const ticks = iterationTicks(calls, width, over);
+  const base = STRIP.bars + 3;
   g.font = `11px ${font}`;
   g.textBaseline = "middle";
   g.textAlign = "right";
   g.fillStyle = ink["ink-3"];
-  g.fillText(words, STRIP.left - 8, bars.length ? 20 : STRIP.bars / 2 + 4);
+  g.fillText(words, STRIP.left - 8, bars.length ? 17 : base);
   if (bars.length) g.fillText(top, STRIP.left - 8, 6);
+  if (ticks.length) g.fillText("iteration", STRIP.left - 8, 28);
+  g.textAlign = "center";
+  for (const { x, iteration } of ticks) {
+    g.fillRect(x, base, 1, 3);
+    const number = grouped(iteration);
+    g.fillText(number, Math.min(x, width - 3.5 * number.length), 28);
+  }
   g.fillStyle = ink.rule;
-  g.fillRect(STRIP.left, STRIP.bars + 3, width - STRIP.left - STRIP.right, 1);
-  let shown = null;
+  g.fillRect(STRIP.left, base, width - STRIP.left - STRIP.right, 1);
   for (const bar of bars) {
     const on = index >= bar.first && index <= bar.last;
     const h = Math.round(bar.h * STRIP.bars);
-    if (on) shown = bar;
     g.fillStyle = on ? ink.focus : ink.edge;
-    g.fillRect(bar.x, STRIP.bars + 3 - h, Math.max(on ? 2 : 0.5, bar.w), h);
-    if (bar.cut) g.clearRect(bar.x, STRIP.bars + 8 - h, Math.max(2, bar.w), 2); // it is broken: longer
+    g.fillRect(bar.x, base - h, Math.max(on ? 2 : 0.5, bar.w), h);
+    if (bar.cut) g.clearRect(bar.x, base + 5 - h, Math.max(2, bar.w), 2); // it is broken: longer
   }
-  if (!shown) return;
-  const x = shown.x + shown.w / 2; // the funnel: this call is what lies below
-  g.fillStyle = ink.track ?? ink.rule;
-  g.beginPath();
-  g.moveTo(x - 2, STRIP.bars + 5);
-  g.lineTo(x + 2, STRIP.bars + 5);
-  g.lineTo(width - STRIP.right, STRIP.height);
-  g.lineTo(STRIP.left, STRIP.height);
-  g.fill();
 }

@@ -99,6 +99,14 @@ export function feedView(body, stage) {
   };
   new ResizeObserver(settle).observe(list); // a list of another height shows the same line
   return {
+    /** All lines so far, oldest first. */
+    get lines() {
+      return reader?.lines ?? [];
+    },
+    /** A number that grows with every change of the lines. */
+    get version() {
+      return reader?.version ?? 0;
+    },
     /** @param {import("./stage.js").Look} look */
     say({ known, t, held, at }) {
       const now = nowOf(known, at);

@@ -83,7 +83,7 @@ class Wire {
     this.known = nothing();
     this.takers = /** @type {Map<(message: any) => void, Bus | null>} */ (new Map());
     this.kept =
-      /** @type {{scene?: string, player?: any, focused?: number, larger?: boolean, moment?: number, walk?: string,
+      /** @type {{scene?: string, player?: any, focused?: number, larger?: boolean, moment?: number, walk?: string, revealed?: string,
        *   choice?: import("../engine/call_choice.js").CallChoice}} */ ({});
     this.off = () => {};
     this.asked = ""; // the hello that is not answered yet

@@ -12,7 +12,7 @@ function holdRanks(stage) {
 }
 
 /** What each key does. @param {Stage} stage @returns {Record<string, () => void>} */
-const actionsOf = (stage) => {
+export const actionsOf = (stage) => {
   const { playback, scenes, known, screen, tools, walk } = stage;
   return {
     " ": () => playback.toggle(),
@@ -36,7 +36,7 @@ const actionsOf = (stage) => {
     P: () => screen.toggleLarger(),
     c: () => void tools.share("copy"),
     C: () => void tools.share("copy"),
-    "?": () => scenes.list.open(),
+    "?": () => stage.sheet.open(),
     v: () => scenes.list.open(),
     V: () => scenes.list.open(),
     Home: () => playback.goto(known.table.from),
@@ -48,6 +48,12 @@ export function listenToKeys(stage) {
   const { root } = stage;
   const listen = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.composedPath()[0]);
+    const undoes = (event.ctrlKey || event.metaKey) && event.key === "z" && stage.acts.count;
+    if (undoes && !target.closest("input:not([type=range]), textarea")) {
+      event.preventDefault();
+      event.stopPropagation();
+      return stage.knobs.takeBack();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (target.closest("input, textarea, select, [role=dialog], [role=listbox], [role=menu]"))
       return; // theirs

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The menu of a rank or a link: a small dialog beside the picture, or below it where there is no room
- * beside, so that what it changes stays in sight. It says what a button will do before, and what the
+ * The menu of a rank or a link: a small dialog beside its disc, or beside or below the picture where there
+ * is no room, so that what it changes stays in sight (menu_place.js). It says what a button will do before, and what the
  * run answers after; everything goes through `stage.act`.
  *
  * @typedef {import("./stage.js").Stage} Stage
@@ -13,7 +13,6 @@ import {
   linkNow,
   milliseconds,
   onlyWatches,
-  undoOf,
   whyNot,
   whyNotThis,
   willDo,
@@ -21,6 +20,7 @@ import {
 import { doingNow } from "../engine/rank_activity.js";
 import { isOver, nowOf } from "../engine/player.js";
 import { isForNextRun, trialWords } from "../engine/trials.js";
+import { placeCard } from "./menu_place.js";
 import { linkRows, rankRows } from "./rank_menu_rows.js";
 import { codeOf, fillTargets, nameOf, piece, targetOf } from "./targets.js";
 
@@ -50,11 +50,28 @@ export class RankMenu {
     this.body.setAttribute("role", "dialog");
     this.body.onkeydown = (event) => this.#key(event);
     this.#build();
-    stage.$(".wb-menu-place").replaceChildren(this.body);
+    this.placed = "";
+    this.#place();
     this.menu.focus({ preventScroll: true });
     // the time bar stands at the foot of the window, over what is there
     this.body.style.scrollMarginBottom = `${stage.$(".wb-time").offsetHeight + 8}px`;
     this.body.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Beside the disc, anew where anything that it depends on has changed. */
+  #place() {
+    const { body, stage, target } = this;
+    const main = stage.$(".wb-main");
+    const key = [
+      codeOf(target),
+      stage.scenes.current?.name,
+      main.clientWidth,
+      main.clientHeight,
+      body.offsetHeight,
+    ].join();
+    if (key === this.placed) return;
+    placeCard(stage, body, target);
+    this.placed = body.classList.contains("card") ? key : "";
   }
 
   #build() {
@@ -88,6 +105,7 @@ export class RankMenu {
     this.asked = false;
     this.message = "";
     this.#build();
+    this.#place();
     this.menu.focus();
   }
 
@@ -181,6 +199,7 @@ export class RankMenu {
     body.classList.toggle("refused", !why && this.refused && !!this.message);
     const undo = /** @type {HTMLElement} */ (body.querySelector(".wb-rank-menu-undo"));
     undo.hidden = !this.undo.length || !!why;
+    if (body.isConnected) this.#place();
   }
 
   /** @param {number} rank */
@@ -218,8 +237,7 @@ export class RankMenu {
   /** @param {Action} action */
   async do(action) {
     if (isForNextRun(this.stage.known, this.target)) return this.#choose(action);
-    const undo = undoOf(action, this.stage.known.control);
-    const { ok, words } = await this.stage.act(action.verb, action.args);
+    const { ok, words, undo } = await this.stage.acts.do(action);
     if (ok) this.undo = undo;
     this.answer(ok, words);
   }
@@ -246,6 +264,7 @@ export class RankMenu {
   async #takeBack() {
     const undo = this.undo;
     this.undo = [];
+    this.stage.acts.forget(undo);
     this.menu.focus(); // the button goes
     if (isForNextRun(this.stage.known, this.target)) {
       this.next = undo[0].args;

@@ -11,11 +11,11 @@ import { piece } from "./targets.js";
 import { grouped } from "../engine/format.js";
 
 /**
- * The amber frame at the right of the time bar: what the ranks do, and what holds, slows, steps and
- * stops all of them.
- * @param {HTMLElement} body @param {Stage} stage
+ * The amber frame at the right of the time bar, with what the ranks do, and what holds and stops them; and
+ * another one with what slows and steps all of them.
+ * @param {HTMLElement} body @param {HTMLElement} more @param {Stage} stage
  */
-export function ranksControl(body, stage) {
+export function ranksControl(body, more, stage) {
   body.setAttribute("role", "group");
   body.setAttribute("aria-label", "The ranks themselves");
   const words = piece("span", "wb-ranks-now");
@@ -33,7 +33,10 @@ export function ranksControl(body, stage) {
     button.setAttribute("aria-label", button.title);
     button.onclick = () => act("step", { count: 1, unit });
   }
-  body.append(words, pick, hold, steps, stop, answer);
+  body.append(words, hold, stop, answer);
+  more.append(pick, steps);
+  more.setAttribute("role", "group");
+  more.setAttribute("aria-label", "More of the ranks themselves");
   const act = async (/** @type {string} */ verb, /** @type {Record<string, any>} */ args) => {
     const reply = await stage.act(verb, args);
     answer.textContent = reply.ok ? "" : reply.words;
@@ -86,8 +89,8 @@ export function ranksControl(body, stage) {
       if (hold.textContent !== label) hold.textContent = label;
       // what cannot be done is not offered: only ranks that are held take steps
       body.classList.toggle("wb-words-only", !!why);
-      for (const item of [pick, hold, stop]) item.hidden = !!why;
-      steps.hidden = !!why || !held;
+      for (const item of [more, hold, stop]) item.hidden = !!why;
+      steps.hidden = !held;
       body.title = why;
       if (why) answer.textContent = "";
       chosen(known.control?.slow_motion ?? 1);

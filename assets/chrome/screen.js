@@ -5,11 +5,14 @@
  *
  * @typedef {import("./stage.js").Stage} Stage
  */
+import { isOver } from "../engine/player.js";
 
-const FITS = { width: 1240, height: 880 }; // px that a stage with all that stands beside it needs
+const FITS = { width: 1240, height: 745 }; // px that a stage with all that stands beside it needs
+const HALL = { width: 960, height: 540 }; // px of it where a lecture hall's screen is full
 const LEAST = 780; // px: fewer would stack it
 const LARGER = 1.5; // times, for a lecture hall
 const MOST = 4;
+const MARGINS = 20; // px, above the line of time and at the foot of the screen
 const LOW = 420; // px: in a host that shows fewer, the lanes of a call would take half of them
 
 /**
@@ -17,8 +20,11 @@ const LOW = 420; // px: in a host that shows fewer, the lanes of a call would ta
  * @param {{width: number, height: number, full: boolean, larger: boolean}} room  px that there are
  */
 export function scaleFor({ width, height, full, larger }) {
-  const fit = full ? Math.max(1, Math.min(width / FITS.width, height / FITS.height)) : 1;
-  const scale = larger ? Math.max(fit, Math.min(fit * LARGER, width / LEAST)) : fit;
+  const within = (/** @type {typeof FITS} */ room) =>
+    Math.max(1, Math.min(width / room.width, height / room.height));
+  const fit = full ? within(FITS) : 1;
+  const most = full ? within(HALL) : Math.min(LARGER, width / LEAST);
+  const scale = larger ? Math.max(fit, most) : fit;
   return Math.min(MOST, Math.max(1, scale));
 }
 
@@ -32,6 +38,7 @@ export class Screen {
     el.append(this.box);
     this.larger = !!stage.wire.kept.larger;
     this.scale = 1;
+    this.left = 0;
     this.port = /** @type {HTMLElement | null} */ (null); // what scrolls it
     this.changed = () => {}; // called when it is full, or larger, or no more
     const fit = () => this.#fit();
@@ -40,6 +47,24 @@ export class Screen {
     this.size.observe(stage.root);
     document.addEventListener("fullscreenchange", fit);
     this.off = () => document.removeEventListener("fullscreenchange", fit);
+  }
+
+  /** The height that the screen leaves to the scene, px; 0: it is not to be filled. */
+  get room() {
+    return this.full ? this.left : 0;
+  }
+
+  /** Measure it: between what is above the scene and the line of time. Called with the stage's texts. */
+  measure() {
+    this.reveal();
+    if (!this.full) return;
+    const { root } = this.stage;
+    const [scenes, time, foot] = [".wb-main", ".wb-time", ".wb-foot"].map((one) =>
+      this.stage.$(one),
+    );
+    const of = (/** @type {Element} */ one) => /** @type {HTMLElement} */ (one).offsetHeight;
+    const top = /** @type {HTMLElement} */ (scenes).offsetTop;
+    this.left = root.clientHeight - top - of(time) - of(foot) - MARGINS;
   }
 
   /** Whether the host shows little of the stage at once: it scrolls in a low panel. */
@@ -55,6 +80,28 @@ export class Screen {
     const { box } = this;
     const { fullscreenElement } = /** @type {Document | ShadowRoot} */ (box.getRootNode());
     return fullscreenElement === box || box.classList.contains("covering");
+  }
+
+  /**
+   * Bring the stage into view once a run, when its first rows come while it goes on: where the line of
+   * time, at the foot of the scene, is below what is seen. A reader who has gone on past its head is left
+   * there.
+   */
+  reveal() {
+    const { root, wire, known, drawn } = this.stage;
+    const run = known.run?.id;
+    if (!run || wire.kept.revealed === run || !known.table.rows || !root.offsetWidth) return;
+    const boxOf = (/** @type {string} */ one) => this.stage.$(one).getBoundingClientRect();
+    const { top: least, bottom: most } = this.port?.getBoundingClientRect() ?? {
+      top: 0,
+      bottom: innerHeight,
+    };
+    const { top } = root.getBoundingClientRect();
+    if (drawn.epoch < 0 && top < most) return; // as high as it will be once it is drawn
+    wire.kept.revealed = run;
+    const end = boxOf(".wb-main").bottom + boxOf(".wb-time").height;
+    const below = top >= least && (end > most || top >= most);
+    if (below && !isOver(known) && !this.full) root.scrollIntoView({ block: "start" });
   }
 
   async toggleFull() {

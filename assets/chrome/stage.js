@@ -17,8 +17,11 @@
  *   places?(look: Look): any[], step?(look: Look, unit: string, way: number): number | null, score?: boolean | Score,
  *   end(): void}} View
  */
+import { Acts } from "./acts.js";
 import { feedView } from "./feed.js";
 import { hostIsDark, inksOf, newToken, wireOf } from "./host.js";
+import { KeySheet } from "./key_sheet.js";
+import { Knobs } from "./knobs.js";
 import { listenToKeys } from "./keyboard.js";
 import { Playback } from "./playback.js";
 import { SceneHost } from "./scene_host.js";
@@ -36,23 +39,21 @@ import { isOver } from "../engine/player.js";
 let stages = 0; // on this page
 const TEXT_MS = 250; // text changes at most four times a second
 const TAKEN_OVER_MS = 1000; // a host that draws a picture anew does it at once
-const STACKED_BELOW = 760; // px: below it everything stands in one column
-const BESIDE_FROM = 1180; // px: from it on what happened, and what can be changed, stand beside the scene
+const [STACKED_BELOW, BESIDE_FROM] = [760, 1180]; // px: below, one column; from, the news beside the scene
 const LAST_OPENED = 1; // the iteration after which a scene is not opened any more for the first time
 const ANSWER_MS = 10_000; // to a command; then the page says that none came
-
 const FRAME = `
   <div class="wb-top"><b></b><span class="wb-facts"></span><span class="wb-badge wb-real"></span><span class="wb-made"></span></div>
   <div class="wb-head"><nav class="wb-tabs" role="tablist" aria-label="Views of this run"></nav><div class="wb-tools" role="toolbar" aria-label="Tools of this picture"></div></div>
   <p class="wb-question" hidden></p>
-  <div class="wb-trials" role="group" aria-label="Before and after" hidden></div>
+  <div class="wb-trials" role="group" aria-label="Before and after" hidden></div><div class="wb-trials wb-knobs" role="group" aria-label="All links" hidden></div>
   <p class="wb-say"><span role="status"></span></p>
   <div class="wb-main">
     <div class="wb-scenes"></div>
     <aside class="wb-side" aria-label="Beside the view"><div><div class="wb-menu-place"></div><div class="wb-feed"></div><section class="wb-why" aria-label="Why was it this slow?" hidden></section></div></aside>
   </div>
-  <div class="wb-time"></div>
-  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · S slowest call · + − speed · 1 to 9 views, V all<span class="wb-hold-hint"> · H holds the ranks</span> · W walks you through: ← → Escape · F full screen · P larger · C copies this moment</span><span class="wb-meter"></span></p>`;
+  <div class="wb-grow"></div><div class="wb-time"></div>
+  <p class="wb-foot"><span class="wb-hint">space holds the view · ← → one step · L live · 1 to 9 views<span class="wb-hold-hint"> · H holds the ranks</span> · W walks you through · F full screen · ? all keys</span><span class="wb-meter"></span></p>`;
 
 export class Stage {
   /**
@@ -76,11 +77,11 @@ export class Stage {
     this.choice = /** @type {Choice | null} */ (null);
     this.pointed = /** @type {Choice | null} */ (null); // shown in place of the choice
     this.width = 0; // of the scene
-    this.wide = 0; // of the time bar, and of all that is above and below the scene
+    this.wide = 0; // of all that is above and below the scene
     this.texts = -Infinity;
     this.dirty = this.alive = this.visible = true;
     this.introduced = false; // the run's own first scene has been opened
-    this.opened = ""; // the one that was opened in its place, as long as it has nothing to show
+    this.opened = ""; // opened in its place, as long as it has nothing to show
     this.drawn = { t: NaN, epoch: -1, key: "" };
     this.asked = new Map();
     this.scenes = new SceneHost(this, scenes);
@@ -89,7 +90,10 @@ export class Stage {
     this.bar = new TimeBar(this.$(".wb-time"), this);
     this.tools = new Tools(this, model.openTab);
     this.trials = new RankTrials(this);
+    this.acts = new Acts(this);
+    this.knobs = new Knobs(this);
     this.walk = new Walk(this);
+    this.sheet = new KeySheet(this);
     this.moment = momentOfAddress(location.hash); // that the page was opened at
     this.ends = [this.wire.join((m) => this.take(m)), ...this.watchHost(), listenToKeys(this)];
     const { scenes: host, playback } = this;
@@ -103,7 +107,7 @@ export class Stage {
       walk: this.walk,
     };
     if (!host.current) host.open(this.wire.kept.scene || model.get?.("opens") || "", false);
-    const again = performance.now() - (this.wire.kept.focused ?? -Infinity) < TAKEN_OVER_MS;
+    const again = performance.now() - (this.wire.kept.focused ?? -1e9) < TAKEN_OVER_MS;
     const alone = (!model.get || view?.model_proxy) && !document.body.dataset.jpThemeLight;
     if (again || (alone && document.activeElement === document.body))
       this.root.focus({ preventScroll: true }); // its keys act at once
@@ -132,12 +136,13 @@ export class Stage {
       this.asked.delete(message.id);
     }
     if (message.type === "batch") {
-      if (message.other) this.playback.begin(); // another run than before
+      if (message.other) this.playback.begin(); // another run
       if (message.other) [this.introduced, this.opened] = [false, ""];
       if (!this.introduced) this.#introduce(message.run);
       if (message.turn) this.texts = -Infinity; // a new state is shown at once
       this.moment ??= momentOfText(message.run?.moment ?? "");
       this.#goToMoment();
+      this.screen.reveal();
     }
     this.dirty = true;
   }
@@ -262,8 +267,7 @@ export class Stage {
   }
 
   touch() {
-    this.dirty = true;
-    this.texts = -Infinity;
+    [this.dirty, this.texts] = [true, -Infinity];
   }
 
   // ---- drawing
@@ -285,6 +289,7 @@ export class Stage {
       ink: this.ink ?? {},
       font: this.font ?? "sans-serif",
       width: this.width,
+      room: this.screen.room,
       ratio: this.#ratio,
       at,
       choice: this.pointed ?? this.choice,
@@ -325,6 +330,7 @@ export class Stage {
     this.view.say(look);
     this.feed.say(look);
     this.bar.say(look);
+    this.screen.measure();
   }
 
   get #ratio() {
@@ -341,16 +347,13 @@ export class Stage {
   /**
    * A canvas of this size, cleared and scaled to CSS pixels.
    * @param {HTMLCanvasElement} canvas
-   * @param {number} width
-   * @param {number} height
+   * @param {number} width @param {number} height
    */
   paper(canvas, width, height) {
     const ratio = this.#ratio;
-    const w = Math.round(width * ratio);
-    const h = Math.round(height * ratio);
+    const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== w || canvas.height !== h) {
-      canvas.width = w;
-      canvas.height = h;
+      [canvas.width, canvas.height] = [w, h];
       canvas.style.height = `${height}px`;
     }
     const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -43,6 +43,7 @@ export function refreshTexts(stage, look) {
   put(".wb-question", known.run?.question ?? "");
   stage.$(".wb-question").hidden = !known.run?.question;
   stage.trials.say(known);
+  stage.knobs.say(known);
   stage.walk.say(look);
   showBottleneck(stage.$(".wb-why"), known.run?.bottleneck);
   stage.$(".wb-hold-hint").hidden = !!whyNot(known);

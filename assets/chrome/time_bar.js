@@ -1,20 +1,29 @@
 // @ts-check
 /**
- * The time bar under every scene. Left: the reader's own time (hold, play, step, speed), which
- * changes nothing but the picture. Right, in amber: the ranks' time (rank_menu.js). Below: every
- * call of the run, to see and to scrub.
+ * The time bar under every scene, one line: the reader's own time (hold, play, step), which changes
+ * nothing but the picture; every call of the run, to see and to scrub; at its right, in amber, the
+ * ranks' time (ranks_control.js). While the pointer or the focus is in it, it grows upward: what is
+ * chosen more rarely, and the lanes of the call, come to lie over the foot of the scene. The line itself
+ * stays where it is.
  * @typedef {import("../engine/table.js").CallHead} CallHead
  * @typedef {import("../engine/call_choice.js").CallChoice} CallChoice
  */
-import { callNumber, duration, grouped, numberWords, speed, stateOf } from "../engine/format.js";
+import { duration, grouped, speed, stateOf } from "../engine/format.js";
 import { isOver, nowOf } from "../engine/player.js";
-import { burstNumber } from "../engine/bursts_of_run.js";
 import { EACH_CALL, LARGEST_CALL, choiceWords } from "../engine/call_choice.js";
 import { label } from "./targets.js";
 import { unitsOf } from "../engine/call_source.js";
 import { ranksControl } from "./ranks_control.js";
 import { BAND_HEIGHT, drawBands, hasBands } from "../drawing/generation_bands.js";
-import { STRIP, callBands, drawStrip, placesFor } from "./call_strip.js";
+import {
+  STRIP,
+  callBands,
+  drawStrip,
+  drawStripMarks,
+  placeWords,
+  placesFor,
+  previewOf,
+} from "./call_strip.js";
 import { chunkInScore, drawWayInScore } from "../drawing/chunk_way.js";
 import { atParties, drawScore, openWaits, scoreHeight, spanOf, timeAt } from "../drawing/lanes.js";
 
@@ -22,29 +31,27 @@ import { atParties, drawScore, openWaits, scoreHeight, spanOf, timeAt } from "..
 const PACES = [0, 1e-4, 1e-3, 1e-2, 0.1, 1];
 const GROWS_EVERY = 2.5e8; // ns: so often the bar of a call in which ranks wait grows
 
-const BAR = `<span class="wb-state"></span>
-  <span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span>
-  <label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
+const BAR = `<span class="wb-group"><button class="wb-back" title="one step back: ←"></button><button class="wb-toggle" title="holds the picture, not the ranks: space"></button><button class="wb-next" title="one step on: →"></button><button class="wb-live" title="the newest: L"></button></span><span class="wb-state"></span>
+  <canvas class="wb-strip" tabindex="0"></canvas><span class="wb-peek" hidden></span><span class="wb-ranks"></span>`;
+const MORE = `<label class="wb-pick"><span class="wb-sr">Step by</span><select class="wb-unit"><option value="chunk">by chunk</option><option value="step">by step</option><option value="iteration">by iteration</option></select></label>
   <label class="wb-pick"><span class="wb-sr">Speed of the picture</span><span class="wb-of" aria-hidden="true">view</span><select class="wb-pace"></select></label>
   <label class="wb-pick"><span class="wb-sr">Calls that are shown</span><span class="wb-of" aria-hidden="true">show</span><select class="wb-calls" title="which calls the picture shows one after another; S goes to the slowest of the run"></select></label>
-  <span class="wb-where"></span><span class="wb-ranks"></span>`;
-
-const MOST_OF_WINDOW = 1 / 3; // that the bar covers of the scene
+  <span class="wb-where"></span><span class="wb-ranks-more"></span>`;
 
 export class TimeBar {
   /** @param {HTMLElement} body @param {import("./stage.js").Stage} stage */
   constructor(body, stage) {
     this.stage = stage;
     this.body = body;
-    this.bar = body.appendChild(
-      Object.assign(document.createElement("div"), { className: "wb-bar", innerHTML: BAR }),
-    );
-    this.strip = body.appendChild(
-      Object.assign(document.createElement("canvas"), { className: "wb-strip", tabIndex: 0 }),
-    );
-    this.score = body.appendChild(
-      Object.assign(document.createElement("canvas"), { className: "wb-score", tabIndex: 0 }),
-    );
+    this.grow = stage.$(".wb-grow");
+    this.grow.innerHTML = `<div><div class="wb-bar wb-more">${MORE}</div><canvas class="wb-score" tabindex="0"></canvas></div>`;
+    body.innerHTML = `<div class="wb-bar">${BAR}</div>`;
+    /** @type {HTMLCanvasElement} */
+    this.strip = this.$(".wb-strip");
+    /** @type {HTMLCanvasElement} */
+    this.score = this.$(".wb-score");
+    this.peek = this.$(".wb-peek");
+    this.width = 0; // of the strip, px
     for (const canvas of [this.strip, this.score]) {
       canvas.setAttribute("role", "slider");
       canvas.setAttribute("aria-valuemin", "0");
@@ -53,7 +60,7 @@ export class TimeBar {
     this.strip.title =
       "the height of a bar: how long it lasted, up to the time that stands beside it; a broken one lasted longer";
     this.score.setAttribute("aria-label", "time within this call");
-    this.ranks = ranksControl(this.$("span.wb-ranks"), stage);
+    this.ranks = ranksControl(this.$(".wb-ranks"), this.$(".wb-ranks-more"), stage);
     /** @type {HTMLSelectElement} */
     this.unit = this.$("select.wb-unit");
     /** @type {HTMLSelectElement} */
@@ -69,11 +76,23 @@ export class TimeBar {
 
   /** @param {string} selector @returns {any} */
   $(selector) {
-    return this.bar.querySelector(selector);
+    return this.body.querySelector(selector) ?? this.grow.querySelector(selector);
+  }
+
+  /** Grow while the pointer or the keyboard's focus is in the bar, or a list of it is open. */
+  #touch() {
+    const parts = [this.body, this.grow];
+    const has = parts.some((one) => one.querySelector(":focus-visible, select:focus"));
+    const { classList } = this.stage.root;
+    const stays = classList.contains("touched") && this.grow.matches(":hover");
+    classList.toggle("touched", has || stays || this.body.matches(":hover"));
   }
 
   #listen() {
     const { stage } = this;
+    for (const part of [this.body, this.grow])
+      for (const event of ["pointerenter", "pointerleave", "focusin", "focusout"])
+        part.addEventListener(event, () => requestAnimationFrame(() => this.#touch()));
     this.$(".wb-toggle").onclick = () => stage.playback.toggle();
     this.$(".wb-live").onclick = () => stage.playback.live();
     this.$(".wb-back").onclick = () => stage.playback.step(-1);
@@ -96,6 +115,8 @@ export class TimeBar {
       canvas.onpointermove = (event) => event.buttons & 1 && to(event.offsetX);
     };
     drag(this.strip, (x) => this.#scrubRun(x));
+    this.strip.addEventListener("pointermove", ({ offsetX }) => this.#preview(offsetX));
+    this.strip.onpointerleave = () => (this.peek.hidden = true);
     this.score.onpointermove = ({ offsetX: x, offsetY: y }) => {
       const look = stage.look(performance.now());
       stage.point(stage.view.score === true ? chunkInScore(atParties(look), x, y) : null);
@@ -118,15 +139,30 @@ export class TimeBar {
     });
   }
 
+  /** The call at a place of the strip, and how far in it. @param {number} x */
+  #callAt(x) {
+    const calls = this.calls();
+    const room = this.width - STRIP.left - STRIP.right;
+    const place = ((x - STRIP.left) / room) * placesFor(calls.length, isOver(this.stage.known));
+    const call = calls[Math.min(calls.length - 1, Math.max(0, Math.floor(place)))];
+    return { call, share: Math.min(1, Math.max(0, place % 1)) };
+  }
+
   /** @param {number} x */
   #scrubRun(x) {
-    const { stage } = this;
-    const calls = this.calls();
-    if (!calls.length) return;
-    const room = stage.wide - STRIP.left - STRIP.right;
-    const place = ((x - STRIP.left) / room) * placesFor(calls.length, isOver(stage.known));
-    const call = calls[Math.min(calls.length - 1, Math.max(0, Math.floor(place)))];
-    stage.playback.goto(call.start + Math.min(1, Math.max(0, place % 1)) * (call.end - call.start));
+    const { call, share } = this.#callAt(x);
+    if (call) this.stage.playback.goto(call.start + share * (call.end - call.start));
+  }
+
+  /** Say what a place of the strip stands for, above it. @param {number} x */
+  #preview(x) {
+    const { peek, strip } = this;
+    const { call } = this.#callAt(x);
+    peek.hidden = !call;
+    if (!call) return;
+    peek.textContent = previewOf(this.stage.known, call);
+    const most = this.body.clientWidth - peek.offsetWidth;
+    peek.style.left = `${Math.max(0, Math.min(most, strip.offsetLeft + x - peek.offsetWidth / 2))}px`;
   }
 
   /** The calls on the strip. */
@@ -134,27 +170,16 @@ export class TimeBar {
     return this.stage.playback.source.calls;
   }
 
-  /**
-   * Stand at the foot of the window: all of the bar, or where that would cover the scene, its
-   * controls and the strip; the score then lies below them.
-   */
-  #stand() {
-    const { body, score, stage } = this;
-    const most = (innerHeight / stage.screen.scale) * MOST_OF_WINDOW;
-    const below = body.offsetHeight > most && !score.hidden ? score.offsetHeight : 0;
-    const bottom = below ? `${-below}px` : "";
-    if (body.style.bottom !== bottom) body.style.bottom = bottom;
-  }
-
   /** @param {any} look */
   say(look) {
     const { known, held, current: call } = look;
-    const { bar } = this;
-    this.#stand();
+    const { stage } = this;
+    this.width = this.strip.clientWidth;
+    stage.root.style.setProperty("--line", `${this.body.offsetHeight}px`);
     const over = isOver(known);
     const put = (/** @type {string} */ selector, /** @type {string} */ text) => {
-      const node = bar.querySelector(selector);
-      if (node && node.textContent !== text) node.textContent = text;
+      const node = this.$(selector);
+      if (node.textContent !== text) node.textContent = text;
     };
     const [words, name] = stateOf(known, held);
     put(".wb-state", words);
@@ -174,7 +199,7 @@ export class TimeBar {
     this.$(".wb-back").setAttribute("aria-label", `one ${units?.[unit] ?? unit} back`);
     this.$(".wb-next").setAttribute("aria-label", `one ${units?.[unit] ?? unit} on`);
     const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (
-      bar.querySelectorAll(".wb-group button")
+      this.body.querySelectorAll(".wb-group button")
     );
     for (const button of buttons) button.disabled = !known.table.rows;
     const where = this.#where(look);
@@ -219,15 +244,8 @@ export class TimeBar {
     const behind = isOver(known)
       ? ""
       : `, ${Math.max(0, (nowOf(known, at) - t) / 1e9).toFixed(1)} s behind the ranks`;
-    if (call.words?.numbered)
-      return `${call.words.where} ${numberWords(call)} of ${grouped(this.calls().length)}`;
-    if (call.words) return `${call.words.where} ${numberWords(call)}${behind}`;
-    if (call.collective === "p2p")
-      return (
-        `${call.name ? `${call.name}, ` : ""}messages ` +
-        `${burstNumber(known, call).map(grouped).join(" of ")}${behind}`
-      );
-    return `${callNumber(known, call)}${behind}`;
+    const of = call.words?.numbered ? ` of ${grouped(this.calls().length)}` : behind;
+    return placeWords(known, call) + of;
   }
 
   /** @param {any} look @param {boolean | import("./stage.js").Score} score */
@@ -238,7 +256,8 @@ export class TimeBar {
     const { calls } = source;
     this.strip.hidden = (!calls.length && !score) || (typeof score === "object" && !!score.whole);
     this.score.hidden = !score;
-    if (!this.strip.hidden) {
+    if (!this.strip.hidden && this.width > 0) {
+      const { feed } = stage;
       const index = call ? stage.playback.source.indexOf(call) : -1;
       const last = source.calls.at(-1);
       const open = last && source === known.table ? known.table.open(last.key) : null;
@@ -246,7 +265,8 @@ export class TimeBar {
       const key = [
         known.table.epoch,
         index,
-        width,
+        this.width,
+        feed.version,
         look.ratio,
         ink.focus,
         isOver(known),
@@ -255,20 +275,13 @@ export class TimeBar {
       if (key !== this.drawn) {
         this.drawn = key;
         const above = hasBands(known) ? BAND_HEIGHT + 3 : 0;
-        const g = stage.paper(strip, width, STRIP.height + above);
-        if (above) drawBands(g, ink, font, callBands(known, calls, width), 0);
+        const over = isOver(known);
+        const what = call?.words?.strip ?? "each call";
+        const g = stage.paper(strip, this.width, STRIP.height + above);
+        if (above) drawBands(g, ink, font, callBands(known, calls, this.width), 0);
         g.translate(0, above);
-        drawStrip(
-          g,
-          ink,
-          font,
-          calls,
-          index,
-          width,
-          isOver(known),
-          call?.words?.strip ?? "each call",
-          now,
-        );
+        drawStrip(g, ink, font, calls, index, this.width, over, what, now);
+        drawStripMarks(g, ink, calls, feed.lines, this.width, over);
       }
     }
     if (score === true) {

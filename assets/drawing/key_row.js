@@ -5,7 +5,8 @@
  *
  * @typedef {import("../engine/page_state.js").Look} Look
  * @typedef {{name: string, words: string, width: number,
- *   draw: (pen: Pen) => void}} KeyItem
+ *   draw: (pen: Pen) => void, spare?: boolean}} KeyItem  spare: not on show, and kept room for: it may
+ *   come while a run goes on
  */
 import { Pen } from "./pen.js";
 
@@ -26,23 +27,43 @@ export function keyItems(how = "") {
   return { items, put };
 }
 
-/** A row of marks with words; drawn anew only when something in it changes. */
+/**
+ * A row of marks with words; drawn anew only when something in it changes. It keeps the height that it
+ * had: what is below stays where it is.
+ */
 export class KeyRow {
   /** @param {HTMLElement} row */
   constructor(row) {
     this.row = row;
     this.key = "";
+    this.room = 0; // px of width, for which
+    this.most = 0; // px is its largest height
+  }
+
+  #keepHeight() {
+    const { row } = this;
+    const room = row.parentElement?.clientWidth ?? 0;
+    if (room !== this.room) [this.room, this.most, row.style.minHeight] = [room, 0, ""];
+    if (row.offsetHeight <= this.most) return;
+    this.most = row.offsetHeight;
+    row.style.minHeight = `${this.most}px`;
   }
 
   /** @param {KeyItem[]} items @param {Look} look */
   show(items, look) {
     const { ink, ratio } = look;
-    const key = [ink.ground, ink.track, ratio, ...items.map((i) => i.name + i.words)].join("|");
-    if (key === this.key) return;
+    const key = [
+      ink.ground,
+      ink.track,
+      ratio,
+      ...items.map((i) => i.name + i.words + i.spare),
+    ].join("|");
+    if (key === this.key) return this.#keepHeight();
     this.key = key;
     this.row.replaceChildren(
-      ...items.map(({ words, width, draw }) => {
+      ...items.map(({ words, width, draw, spare }) => {
         const item = document.createElement("span");
+        if (spare) item.style.visibility = "hidden";
         if (width) {
           const chip = Object.assign(document.createElement("canvas"), {
             width: width * ratio,
@@ -61,5 +82,6 @@ export class KeyRow {
         return item;
       }),
     );
+    this.#keepHeight();
   }
 }

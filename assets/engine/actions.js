@@ -34,6 +34,22 @@ export function linkNow(control, from, to) {
 }
 
 /**
+ * What all links of a run are like; null where they differ.
+ * @param {Known} known
+ * @returns {{latency_ms: number, bandwidth: string} | null}
+ */
+export function allLinks({ control, run }) {
+  const n = run?.ranks ?? 0;
+  const [first, ...rest] = control?.links ?? [];
+  if (!first) return linkNow(control, 0, 1);
+  const whole = rest.length + 1 >= n * (n - 1);
+  const alike = rest.every(
+    (one) => one.latency_ms === first.latency_ms && one.bandwidth === first.bandwidth,
+  );
+  return whole && alike ? first : null;
+}
+
+/**
  * What would take an action back, to be done in this order; none if nothing can.
  * @param {Action} action
  * @param {Control | null} control  before the action
@@ -45,6 +61,11 @@ export function undoOf({ verb, args }, control) {
   if (verb === "slow")
     return [{ verb, args: { rank: args.rank, factor: control?.slow[args.rank] ?? 1 } }];
   if (verb !== "link") return [];
+  if (args.every) {
+    const { latency_ms, bandwidth } = linkNow(control, 0, 1);
+    const was = args.latency === undefined ? { bandwidth } : { latency: `${latency_ms} ms` };
+    return [{ verb, args: { every: true, ...was } }];
+  }
   const ways = [
     [args.source, args.target],
     [args.target, args.source],

@@ -3,8 +3,9 @@
  * Lines of what happened in the order of their times, the newest of them kept.
  *
  * @typedef {{t: number, words: string, kind: string, rank: number,
- *   link?: import("./link_faults.js").LinkChange}} Line  t: ns since the origin; kind: of the row,
- *   or "milestone", "state", "over": was an alarm; link: what a line on a link says
+ *   links?: import("./link_faults.js").LinkChange[], until?: number}} Line  t: ns since the origin; kind: of the row,
+ *   or "milestone", "state", "over": was an alarm; links: what a line
+ *   on links says of each, until: when the newest of them was changed
  */
 const MOST_LINES = 400;
 

@@ -17,12 +17,11 @@ import { collectiveWords } from "./does_words.js";
 import { isOver } from "./player.js";
 import { isMessage, servesExamples, standsForMessages } from "./waits.js";
 import { headline } from "./failure_caption.js";
-import { areTwins, linkChange, linkFaultWords } from "./link_faults.js";
+import { lineBefore, linkChange, linksFaultWords } from "./link_faults.js";
 import { holdLines, holdWords, noteHold } from "./holds.js";
 import { newestIsWhole, lossWords, lossesOf, trainers } from "./losses.js";
 
 const SHOWN_KINDS = ["fault", "detect", "abort", "rebuild", "restore", "checkpoint", "metric"];
-const PAIR_NS = 5e6; // two directions of a link that are changed together
 /** How the driver found a rank's process. @type {Record<string, string>} */
 const LOST_WORDS = { killed: "was killed", exited: "exited", raised: "raised", ended: "ended" };
 /** What else it finds of a rank. @type {Record<string, string>} */
@@ -274,16 +273,17 @@ export class Happenings {
       nbytes: table.nbytes[r],
     };
     const link = linkChange(fault);
-    const twin =
-      link && this.lines.findLast((line) => line.t >= t - PAIR_NS && areTwins(link, line.link));
+    const before = link && lineBefore(this.lines, link, t);
     if (fault.name === "slow" && fault.value !== 1) this.slowed.add(rank);
-    if (twin?.link) {
-      twin.words = linkFaultWords(twin.link, "↔");
+    if (before?.links) {
+      before.links.push(link);
+      before.until = t;
+      before.words = linksFaultWords(link, before.links);
       this.#feed.changed();
       return;
     }
     const line = this.#feed.put(t, faultWords(fault, ours), "fault", rank);
-    if (link) line.link = link;
+    if (link) Object.assign(line, { links: [link], until: t });
   }
 
   /** @param {Known} known */

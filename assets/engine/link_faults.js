@@ -10,6 +10,7 @@
  *   what a link is like since; latency: seconds, NaN not known; rate: bytes per second, below 0
  *   unlimited
  */
+const TOGETHER_NS = 2e7; // from one link that is changed to the next, where one act changes them
 const DIRECTION = /^(\d+)->(\d+)$/;
 const LINK_TIMES = /** @type {[string, number][]} */ ([
   ["s", 1],
@@ -51,13 +52,29 @@ export function linkFaultWords({ from, to, cut, latency, rate }, arrow) {
 }
 
 /**
- * Whether two directions of a link were made the same.
+ * Whether two links were made the same.
  * @param {LinkChange} a @param {LinkChange | undefined} b
  */
-export const areTwins = (a, b) =>
-  !!b &&
-  a.from === b.to &&
-  a.to === b.from &&
-  a.cut === b.cut &&
-  Object.is(a.latency, b.latency) &&
-  a.rate === b.rate;
+const areAlike = (a, b) =>
+  !!b && a.cut === b.cut && Object.is(a.latency, b.latency) && a.rate === b.rate;
+
+/**
+ * The line of links that were just made the same, if there is one: one act changed them all.
+ * @param {import("./feed_lines.js").Line[]} lines @param {LinkChange} link @param {number} t
+ */
+export const lineBefore = (lines, link, t) =>
+  lines.findLast(
+    (line) => (line.until ?? -Infinity) >= t - TOGETHER_NS && areAlike(link, line.links?.[0]),
+  );
+
+/**
+ * What was done to several links at once, in words: to the two directions of one, or to many.
+ * @param {LinkChange} change  of the newest
+ * @param {LinkChange[]} all
+ */
+export function linksFaultWords(change, all) {
+  const [{ from, to }] = all;
+  if (all.every((one) => [one.from, one.to].every((end) => end === from || end === to)))
+    return linkFaultWords(all[0], "↔");
+  return linkFaultWords(change, "→").replace(/link \d+ → \d+/, `${all.length} links`);
+}

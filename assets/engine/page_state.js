@@ -9,11 +9,11 @@
  * @typedef {{table: Table, known: Known, call: Call | null,
  *   current: Call | null, t: number, live: boolean, held: boolean, ranks: number, ink: Record<string,
  *   string>, font: string, width: number, ratio: number, at: number, choice: Choice | null,
- *   fastest?: number, beside?: number, first?: number}} Look
+ *   fastest?: number, beside?: number, first?: number, room?: number}} Look
  *   what a picture is drawn from. current: the unit at the playhead, a call, a parameter server's round or a
  *   pipeline's pass; call: the same if it is a call; fastest: bytes/s of the widest link that is
  *   drawn elsewhere on the same scale; beside: the ranks of the larger of two pictures; first: the
- *   rank of the first lane
+ *   rank of the first lane; room: px of height that the scene is to fill, 0: what it needs
  */
 import { keepStoredHolds } from "./holds.js";
 import { Table } from "./table.js";

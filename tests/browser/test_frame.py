@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import Watched, let_draw, open_scene
+from tests.browser.conftest import Watched, let_draw, open_scene, wait_for
+from tests.browser.recorded_runs import empty_stage, take
 from tests.browser.test_collectives import free_link, held
 from tests.pairwise import first
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 # A laptop's screen; what JupyterLab leaves of it beside its list of files, its menus and tool bars.
 LAPTOP, IN_JUPYTERLAB = (1440, 900), (1060, 785)
-SEEN = [".wb-top b", ".wb-say", ".wb-ring", ".wb-matrix", ".wb-bar", ".wb-strip"]
+SEEN = [".wb-top b", ".wb-say", ".wb-ring", ".wb-matrix", ".wb-time"]
 BOX = """(root, name) => { const { left, top, right, bottom } = root.querySelector(name)
   .getBoundingClientRect(); return [left, top, right, bottom]; }"""
 
@@ -72,26 +74,176 @@ def test_the_head_never_changes_its_height(
         assert len(tops) == 1, (size, tops)
 
 
-def test_what_changes_a_rank_does_not_cover_it(
+COVERED = """(root, ranks) => {
+  const box = (one) => one.getBoundingClientRect();
+  const card = box(root.querySelector(".wb-rank-menu"));
+  const inside = (x, y) => x > card.left && x < card.right && y > card.top && y < card.bottom;
+  const middle = (code) => {
+    const { x, y, width, height } = box(root.querySelector(`[data-code="${code}"]`));
+    return [x + width / 2, y + height / 2];
+  };
+  const covered = [];
+  for (const code of [...root.querySelectorAll("[data-code]")].map((one) => one.dataset.code)) {
+    const ends = code.split(">");
+    if (!ends.some((end) => ranks.includes(end))) continue;
+    if (ends.length === 1 && !ranks.includes(code)) continue;
+    const [[x1, y1], [x2, y2]] = [middle(ends[0]), middle(ends.at(-1))];
+    for (let k = 0; k <= 50; k++)
+      if (inside(x1 + ((x2 - x1) * k) / 50, y1 + ((y2 - y1) * k) / 50)) covered.push(code);
+  }
+  return covered;
+}"""  # the discs and links of these ranks that the card lies over
+
+
+def test_what_changes_a_rank_stands_beside_it_and_covers_neither_it_nor_its_links(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
-    """Beside the picture where there is room, else below it. Another rank turns it."""
+    """At any of the ring's places; of a link, its own way and its two ranks."""
     page = open_page().page
     stage = held(tmp_path, page)
     for size in (LAPTOP, IN_JUPYTERLAB):
         at_size(page, size)
-        stage.locator(".wb-co-spots button[data-code='0']").focus()
-        page.keyboard.press("Enter")
-        dialog = stage.get_by_role("dialog", name="Change rank 0")
-        assert dialog.is_visible()
-        for name in (".wb-ring", ".wb-matrix", ".wb-bar", ".wb-say", ".wb-tabs"):
-            assert apart(box(stage, ".wb-rank-menu"), box(stage, name)), (name, size)
+        for rank in range(4):
+            stage.locator(f".wb-co-spots button[data-code='{rank}']").focus()
+            page.keyboard.press("Enter")
+            dialog = stage.get_by_role("dialog", name=f"Change rank {rank}")
+            assert dialog.is_visible()
+            assert stage.evaluate(COVERED, [str(rank)]) == [], (rank, size)
+            left, top, right, bottom = box(stage, ".wb-rank-menu")
+            x1, y1, x2, y2 = box(stage, f"[data-code='{rank}']")
+            far = max(left - x2, x1 - right, top - y2, y1 - bottom)
+            assert far < 130, f"beside its disc: {far} px"
+            assert apart(box(stage, ".wb-rank-menu"), box(stage, ".wb-time")), size
+            page.keyboard.press("Escape")
         link, x, y = free_link(stage)
         page.mouse.click(x, y)
         assert stage.get_by_role("dialog", name=f"Change link {link}").is_visible()
         assert stage.get_by_role("dialog").count() == 1
         page.keyboard.press("Escape")
         assert stage.get_by_role("dialog").count() == 0
+
+
+def test_time_is_one_line_and_grows_upward_while_it_is_touched(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    """The line stays under the pointer, and says what is pointed at: call, time, loss."""
+    page = open_page().page
+    stage = held(tmp_path, page, iterations=30)
+    more, strip = stage.locator(".wb-more"), stage.locator(".wb-strip")
+    for size in (LAPTOP, IN_JUPYTERLAB, (1060, 600)):
+        at_size(page, size)
+        before = box(stage, ".wb-strip")
+        assert box(stage, ".wb-time")[3] - box(stage, ".wb-time")[1] <= 48, size
+        assert more.evaluate("(one) => getComputedStyle(one).opacity") == "0"
+        page.mouse.move(before[0] + 0.5 * (before[2] - before[0]), before[1] + 20)
+        wait_for(lambda: more.evaluate("(one) => getComputedStyle(one).opacity") == "1", "more")
+        assert box(stage, ".wb-strip") == before, "under the pointer"
+        assert box(stage, ".wb-more")[3] <= before[1] and box(stage, ".wb-score")[3] <= before[1]
+        words = stage.locator(".wb-peek").inner_text()
+        assert re.match(r"call \d+ of 30 · iteration \d+ · .* · lasts .* · loss \d", words), words
+        stage.locator(".wb-unit").select_option("iteration")
+        page.mouse.move(20, 20)
+        stage.focus()
+        wait_for(lambda: more.evaluate("(one) => getComputedStyle(one).opacity") == "0", "less")
+    strip.focus()
+    page.keyboard.press("Shift+Tab")
+    wait_for(lambda: more.evaluate("(one) => getComputedStyle(one).opacity") == "1", "by keyboard")
+
+
+SMALLEST = """(root) => Math.min(...[...root.querySelectorAll("*")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+    && [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())
+    && !one.closest(".wb-sr, .wb-co-spots"))
+  .map((one) => parseFloat(getComputedStyle(one).fontSize) * root.getBoundingClientRect().width
+    / root.offsetWidth))"""
+
+
+def test_a_full_screen_is_filled(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    """The ring, from disc to disc, has 45 % of the height; in a lecture hall words have 22 px."""
+    page = open_page().page
+    stage = held(tmp_path, page, ranks=4)
+    for size in ((1920, 1080), LAPTOP):
+        at_size(page, size)
+        stage.focus()
+        page.keyboard.press("f")
+        let_draw(page, 900)
+        high = box(stage, "[data-code='2']")[3] - box(stage, "[data-code='0']")[1]
+        assert high >= (0.45 if size[1] == 1080 else 0.44) * size[1], (size, high)
+        page.keyboard.press("p")
+        let_draw(page, 900)
+        for name in [*SEEN, ".wb-co-keys"]:
+            left, top, right, bottom = box(stage, name)
+            assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1] + 1, (name, size)
+        assert box(stage, ".wb-co-keys")[3] <= box(stage, ".wb-time")[1] + 1, size
+        assert stage.evaluate(SMALLEST) >= 22 * size[0] / 1920 - 0.01, size
+        page.keyboard.press("p")
+        page.keyboard.press("f")
+        wait_for(lambda: page.evaluate("() => !document.fullscreenElement"), "the page again")
+
+
+def test_a_run_that_begins_below_comes_into_view_once(open_page: Callable[..., Watched]) -> None:
+    page = open_page(viewport={"width": 1280, "height": 700}).page
+    stage = empty_stage(page)
+    page.evaluate(
+        """() => { for (const where of ["before", "after"])
+        document.querySelector("main")[where](
+          Object.assign(document.createElement("div"), { style: "height: 700px" })); }"""
+    )
+    take(stage, "worker_replaced", state="running")
+    wait_for(lambda: abs(box(stage, ".wb-top")[1]) < 30, "its head at the top")
+    page.evaluate("() => scrollTo(0, 0)")
+    take(stage, "worker_replaced", state="running")
+    let_draw(page, 300)
+    assert page.evaluate("() => scrollY") == 0, "the reader went elsewhere"
+    take(stage, "server_replaced")
+    let_draw(page, 300)
+    assert page.evaluate("() => scrollY") == 0, "a replay asks for nothing"
+
+
+def test_the_key_keeps_its_height(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    page = open_page().page
+    stage = held(tmp_path, page)
+    calm = {
+        "held": False,
+        "standing": [],
+        "frozen": [],
+        "slow": {},
+        "ended": {},
+        "links": [],
+        "pids": {},
+        "slow_motion": 1,
+    }
+    busy = calm | {"held": True, "standing": [0, 1, 2, 3], "frozen": [1], "slow": {"2": 4}}
+    tell = """(root, control) => { Object.assign(root.stage.known(), { control, state: "running" });
+      root.stage.goto(root.stage.known().table.to); }"""
+    for size in (LAPTOP, IN_JUPYTERLAB, (800, 860)):
+        at_size(page, size)
+        heights, words = set(), ""
+        for control in (calm, busy, calm):
+            stage.evaluate(tell, control)
+            let_draw(page, 600)
+            _, top, _, bottom = box(stage, ".wb-co-keys")
+            heights.add(bottom - top)
+            words += stage.locator(".wb-co-keys").inner_text()
+        assert len(heights) == 1 and "frozen by you" in words, (size, heights)
+
+
+def test_a_sheet_of_keys(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
+    """? opens it; Escape closes it, and the focus is where it was; no other key acts meanwhile."""
+    page = open_page().page
+    stage = held(tmp_path, page)
+    tab = stage.get_by_role("tab", selected=True)
+    tab.focus()
+    page.keyboard.press("?")
+    sheet = stage.get_by_role("dialog", name="Keys")
+    assert sheet.is_visible() and "fill the screen" in sheet.inner_text()
+    for key in ("Tab", "1", "ArrowRight"):
+        page.keyboard.press(key)
+    assert stage.get_attribute("data-scene") == "collectives" and sheet.is_visible()
+    assert page.evaluate("() => document.activeElement.ariaLabel") == "Close"
+    page.keyboard.press("Escape")
+    assert not sheet.is_visible()
+    assert page.evaluate("() => document.activeElement.getAttribute('role')") == "tab"
 
 
 CHIPS = """(root) => [...root.querySelectorAll(".wb-made .wb-badge")]

@@ -105,7 +105,7 @@ def one_screen(page: Page, stage: Locator) -> None:
           root.scrollIntoView({ block: "start" });
           const outer = root.closest(".jp-WindowedPanel-outer").getBoundingClientRect();
           const time = root.querySelector(".wb-time").getBoundingClientRect();
-          return [root.querySelector(".wb-bar").offsetHeight, time.bottom, outer.bottom];
+          return [root.querySelector(".wb-time .wb-bar").offsetHeight, time.bottom, outer.bottom];
         }"""
     )
     assert bar < 44 and bottom <= end + 1

@@ -43,7 +43,8 @@ stage.render({ model, el: document.querySelector("main") });
 CLASHES = """(root) => {
   const boxes = [], wrong = [], walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const shown = (e) =>
-    e.checkVisibility({ visibilityProperty: true }) && !e.closest(".wb-sr, option");
+    e.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+    && !e.closest(".wb-sr, option");
   const cut = (box, e) => {
     let { left, right, top, bottom } = box;
     for (; e && e !== root; e = e.parentElement) {
@@ -321,12 +322,37 @@ def test_a_rank_is_removed_another_added_and_a_checkpoint_written(
     viewer.until(lambda: run.recovery().table.height == 2, "it trains with them")
 
 
+def test_sliders_change_all_links_and_control_z_takes_it_back(
+    view: Callable[..., tuple[wb.Run, Viewer]],
+) -> None:
+    run, viewer = view()
+    slider = viewer.stage.get_by_role("slider", name="latency of all links")
+
+    def latencies() -> set[int]:
+        return {link.latency_ns for link in run.control_state.links.values()}
+
+    slider.focus()
+    for expected in (1_000_000, 5_000_000):
+        viewer.page.keyboard.press("ArrowRight")
+        viewer.until(lambda ns=expected: latencies() == {ns}, f"{expected} ns")
+        heard = f"k.control.links[0]?.latency_ms === {expected // 1_000_000}"
+        viewer.until(lambda script=heard: viewer.knows(script), "the page hears of it")
+    assert len(run.control_state.links) == 2, "both ways"
+    viewer.shows(viewer.stage.locator(".wb-happened"), "link 0 ↔ 1 now 5 ms")
+    viewer.page.keyboard.press("Control+z")
+    viewer.until(lambda: latencies() == {1_000_000}, "one step back")
+    viewer.page.keyboard.press("Control+z")
+    viewer.until(lambda: latencies() <= {0}, "as it was")
+    assert not viewer.stage.get_by_role("button", name="Undo").is_visible()
+
+
 def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     view: Callable[..., tuple[wb.Run, Viewer]],
 ) -> None:
     run, viewer = view()
     frame = viewer.stage.locator(".wb-ranks")
-    chunk = frame.get_by_role("button", name="let every rank go on by one chunk")
+    more, line = viewer.stage.locator(".wb-ranks-more"), viewer.stage.locator(".wb-strip")
+    chunk = more.get_by_role("button", name="let every rank go on by one chunk")
     assert not chunk.is_visible()  # ranks that run take no steps
     frame.get_by_role("button", name="Hold the ranks").click()
     viewer.until(lambda: run.held, "a rank that stands, for which the other waits or stands too")
@@ -339,9 +365,10 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     for width in (800, 900, 1100, 1280):
         viewer.page.set_viewport_size({"width": width, "height": 900})
         viewer.until(lambda: viewer.stage.evaluate(CONTROLS) == [], f"all controls at {width} px")
+    line.hover()  # the bar grows
     chunk.click()
     viewer.until(lambda: len(run.store) > rows, "a chunk")
-    frame.get_by_role("combobox").select_option("fit")
+    more.get_by_role("combobox").select_option("fit")
     # By how much depends on how long a chunk takes here: on busy cores, longer.
     viewer.until(lambda: run.control_state.slow_motion > 1, "slow motion")
     frame.get_by_role("button", name="Let them run").click()

@@ -42,7 +42,9 @@ test("a stage fills the screen, and is larger for a lecture hall, but never stac
     "a small screen shrinks nothing",
   );
   const hd = scaleFor({ width: 1920, height: 1080, ...full });
-  assert.ok(1920 / hd >= 1240 && 1080 / hd >= 880 && hd > 1.2);
+  assert.ok(1920 / hd >= 1240 && 1080 / hd >= 745 && hd > 1.4);
+  const hall = scaleFor({ width: 1920, height: 1080, full: true, larger: true });
+  assert.ok(11 * hall >= 22, "the smallest words, 11 px, are read from the last row");
   for (const width of [800, 1060, 1440, 1920, 3840])
     for (const at of [full, { full: false }]) {
       const larger = scaleFor({ width, height: 0.6 * width, ...at, larger: true });

@@ -6,6 +6,7 @@ import {
   niceRate,
   overlaps,
   placesOf,
+  queued,
   ringHeight,
   underRing,
   wayOf,
@@ -52,32 +53,54 @@ test("a chunk is at the share of its way, and off the ranks", () => {
   }
 });
 
-test("a chunk moves on a straight line at the pace of its share, whatever else flies", () => {
-  for (const rowsOf of [ringRows(8, { slow: [2, 6] }), starRows(8), allRows(4)]) {
+test("chunks queue on their link: each on the line, at its share or behind the one before it", () => {
+  let waited = 0;
+  for (const rowsOf of [
+    ringRows(8, { slow: [2, 6] }),
+    ringRows(4, { slow: [2, 9] }),
+    starRows(8),
+    allRows(4),
+  ]) {
     const call = callOf(rowsOf);
-    const n = call.ranks;
-    const place = placed(n, 399, linksIn(call));
-    const seen = new Map();
-    for (let k = 0; k < 200; k++)
+    const place = placed(call.ranks, 399, linksIn(call));
+    for (let k = 0; k < 200; k++) {
+      const ways = new Map();
       for (const m of marksOf(frameAt(call, (k / 200) * (call.end - call.start)), place)) {
-        const name = `${m.from}>${m.to}/${m.step}/${m.chunk}`;
-        seen.set(name, [...(seen.get(name) ?? []), m]);
+        const [a, b] = wayOf(place, m.from, m.to, true);
+        const length = Math.hypot(b.x - a.x, b.y - a.y);
+        const [x, y] = [m.x - a.x, m.y - a.y];
+        const along = (x * (b.x - a.x) + y * (b.y - a.y)) / length;
+        const away = Math.abs(x * (b.y - a.y) - y * (b.x - a.x)) / length;
+        assert.ok(away < 1e-6 && along > -1e-6 && along < length + 1e-6, `${m.from}>${m.to}`);
+        assert.ok(along < m.share * length + 1e-6, "none is ahead of its share");
+        const key = `${m.from}>${m.to}`;
+        ways.set(key, [...(ways.get(key) ?? []), { along, wanted: m.share * length }]);
       }
-    for (const [name, marks] of seen) {
-      const [first, last] = [marks[0], marks.at(-1)];
-      const clamped = marks.some((m) => m.track);
-      if (last.share - first.share < 0.1 || clamped) continue;
-      for (const m of marks) {
-        const along = (m.share - first.share) / (last.share - first.share);
-        assert.ok(
-          Math.hypot(
-            first.x + (last.x - first.x) * along - m.x,
-            first.y + (last.y - first.y) * along - m.y,
-          ) < 1e-6,
-          name,
-        );
+      for (const all of ways.values()) {
+        if (all.length === 1) assert.ok(Math.abs(all[0].along - all[0].wanted) < 1e-6);
+        else waited += all.filter(({ along, wanted }) => wanted - along > 1).length;
       }
     }
+  }
+  assert.ok(waited > 100, `${waited} chunks waited for others`);
+});
+
+test("a queue that is too long for its link has dots, in order, from end to end", () => {
+  const sizes = [
+    { w: 36, h: 16 },
+    { w: 18, h: 15 },
+    { w: 7, h: 7 },
+  ];
+  const along = { x: 1, y: 0 };
+  const forms = (n) => queued(Array(n).fill(100), 100, along, sizes, 0).map((q) => q.form);
+  assert.deepEqual([forms(1), forms(3)], [[0], [0, 1, 1]]);
+  assert.deepEqual(new Set(forms(9)), new Set([2]));
+  for (const n of [9, 40]) {
+    const at = queued(Array(n).fill(100), 100, along, sizes, 0).map((q) => q.at);
+    assert.ok(
+      at.every((x, i) => x >= -1e-9 && x <= 100 && (!i || x < at[i - 1])),
+      `${n}`,
+    );
   }
 });
 

@@ -75,6 +75,18 @@ def test_what_is_asked_is_done(verb: str, args: dict[str, Any], call: Any) -> No
     assert run.calls == [(verb, *call)]
 
 
+def test_all_links_are_changed_at_once_both_ways() -> None:
+    run = Ranks()
+    ok, words = do(run, "link", every=True, latency="5 ms")
+    assert ok and words == "All 6 links: latency 5 ms."
+    assert [call[1] for call in run.calls] == [(0, 1), (0, 2), (1, 2)]
+    assert all(call[2]["both"] and call[2]["latency"] == "5 ms" for call in run.calls)
+    run.calls.clear()
+    run.pids = {rank: rank for rank in range(17)}
+    ok, words = do(run, "link", every=True, latency="5 ms")
+    assert not ok and "at most 16 ranks" in words and not run.calls
+
+
 @pytest.mark.parametrize(
     ("verb", "args", "says"),
     [

@@ -198,7 +198,7 @@ def test_any_number_of_ranks_fits(ranks: int) -> None:
 
 def test_its_inks_are_the_theme_s_light_ones() -> None:
     for name, ink in INK.items():
-        match = re.search(rf"--{name}: light-dark\((#\w+),", theme())
+        match = re.search(rf"--{name}:light-dark\((#\w+),", theme())
         assert match and match[1] == ink, name
 
 

@@ -18,7 +18,7 @@ from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 
 GROUNDS = ("light", "dark")
 TOKENS = {
-    name: both for name, *both in re.findall(r"--([\w-]+): light-dark\((#\w+), (#\w+)\)", theme())
+    name: both for name, *both in re.findall(r"--([\w-]+):light-dark\((#\w+),(#\w+)\)", theme())
 }
 RANKS = [f"s{rank}" for rank in range(8)]
 SIGHTS = {
@@ -85,6 +85,23 @@ def test_ranks_are_told_from_each_other_from_bytes_and_from_waits(ground: str, s
         if {one, other} != {"comm", "wait"}:
             far = float(np.linalg.norm(named[one] - named[other]))
             assert far >= 20, f"{one} and {other} on {ground}, {sight}: {far:.1f}"
+
+
+# The roles of each key: of the timeline, of a pipeline, of the overview and of the ring.
+KEYS = {
+    "timeline": "forward backward weight-grad optimizer load comm reduce wait fault hold focus",
+    "pipeline": f"{' '.join(RANKS)} comm optimizer wait focus hold fault",
+    "overview": "backward comm wait hold done fault focus",
+    "ring": f"{' '.join(RANKS)} comm wait hold fault focus",
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_roles_that_share_a_key_are_told_apart(ground: str, key: str) -> None:
+    for one, other in itertools.combinations(KEYS[key].split(), 2):
+        far = float(np.linalg.norm(lab(one, ground, "full") - lab(other, ground, "full")))
+        assert far >= 15, f"{one} and {other} on {ground}: {far:.1f}"
 
 
 @pytest.mark.parametrize("ground", GROUNDS)

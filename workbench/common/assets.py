@@ -158,13 +158,13 @@ def scene_file(name: str) -> str:
 
 
 _COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)
-_BLANK = re.compile(r"\s*([{};])\s*|\s{2,}")
+_BLANK = re.compile(r"\s*([{};,>])\s*|(?<=:)\s+|\s{2,}")
 
 
 @cache
 def theme() -> str:
     """Return the view's style sheet, without comments and most blanks: each widget has it."""
     return _BLANK.sub(
-        lambda blank: blank[1] or " ",
+        lambda blank: blank[1] or ("" if blank.string[blank.start() - 1] == ":" else " "),
         _COMMENT.sub("", asset("chrome/theme.css").read_text(encoding="utf-8")),
     )

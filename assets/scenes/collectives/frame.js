@@ -37,6 +37,8 @@ import { duration } from "../../engine/format.js";
 const SIDE_BY_SIDE = 728;
 const BOTH_SIDE_BY_SIDE = 560; // of each of two pictures: all of them is on the screen then
 const GAP = 24;
+const WORDS = 52; // px that the words beside a ring need more than those above it
+const LEAST_HIGH = 240; // px: a lower screen is scrolled
 const NAMED = 3;
 const TEXT_EVERY = 250;
 const LONG_WAIT = 0.02; // of a call: shorter waits have a halo and no words
@@ -50,12 +52,17 @@ export function preparedOf(look, before) {
   const { call, known, width, ranks } = look;
   const stuck = stuckNow(look);
   const wide = width >= (look.beside ? BOTH_SIDE_BY_SIDE : SIDE_BY_SIDE);
-  const left = wide ? Math.round(Math.min(420, 0.43 * width)) : width;
+  const room = wide && !look.beside ? (look.room ?? 0) : 0;
+  const left = wide
+    ? Math.round(
+        room ? Math.min(Math.max(420, room + WORDS), 0.5 * width) : Math.min(420, 0.43 * width),
+      )
+    : width;
   const right = wide ? width - left - GAP : width;
   const reading = call && readingOf(call, known);
   const t = call ? Math.max(0, look.t - call.start) : 0;
   const frame = call && frameAt(call, t);
-  const height = ringHeight(look.beside ?? ranks);
+  const height = room > LEAST_HIGH ? room : ringHeight(look.beside ?? ranks);
   const links = reading ? usedLinks(known, reading) : [];
   const digits = String(reading?.holdings.chunks.at(-1) ?? 0).length;
   const shape = reading ? shapeNow(known, reading, ranks) : CIRCLE;
@@ -92,12 +99,12 @@ export function preparedOf(look, before) {
   return {
     placeKey,
     place,
-    grid: gridOf(rows, columns, right),
+    grid: gridOf(rows, columns, right, room && height),
     wide,
     left,
     right,
     height,
-    tall: matrixHeight(rows),
+    tall: matrixHeight(rows, room && height),
     reading,
     t,
     frame,

@@ -16,6 +16,7 @@ import { widthOf } from "./ring_draw.js";
 import { drawStuck } from "../../engine/blocked.js";
 import { bitRate, wrongWords } from "./captions.js";
 import { counted, pieceName } from "../../engine/format.js";
+import { isOver } from "../../engine/player.js";
 import {
   arrivingChip,
   comet,
@@ -34,6 +35,12 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
   const { ink, font } = look;
   const { items, put } = keyItems();
   const any = (/** @type {(s: Prepared["ranks"][0]) => boolean} */ so) => ranks.some(so);
+  const live = !!look.known.control && !isOver(look.known); // then all of it may come
+  /** @param {boolean} shown @param {Parameters<typeof put>} key */
+  const maybe = (shown, ...key) => {
+    if (shown || live) put(...key);
+    if (!shown && live) items[items.length - 1].spare = true;
+  };
   const line = place.links.length > 2 * place.members ? ink.edge : ink.link;
   if (scale) {
     put(`narrow ${widthOf(scale / 4, scale, place)}`, 22, bitRate(scale / 4), ({ g }) =>
@@ -106,45 +113,71 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
     ({ g }) =>
       place.level === 2 ? stroke(g, ink.wait, 2.5, [2, 2]) : ringAt(g, ink.wait, 6, 2.5, [3, 2.4]),
   );
-  if (stuck.size)
-    put("stuck", 22, "to the rank that it waits for", ({ g }) =>
-      drawStuck(
-        g,
-        ink,
-        {
-          nodes: [
-            { x: -9, y: TALL / 2 - 3 },
-            { x: 31, y: TALL / 2 - 3 },
-          ],
-          node: 0,
-        },
-        new Map([[0, { rank: 0, peer: 1, since: 0, words: "" }]]),
-      ),
-    );
-  if (frame?.comets.some((c) => c.lying))
-    put("lying", 22, "has come, not received", ({ g }) => lyingChip(g, ink));
-  if (
-    (!reading && any((s) => s.away)) ||
-    (reading &&
-      [...reading.call.came.values()].some(
-        (start) => start > 0.05 * (reading.call.end - reading.call.start),
-      ))
-  )
-    put("away", 16, "has not joined in yet", ({ g }) => ringAt(g, ink.edge, 6, 2, []));
-  if (place.links.some(([from, to]) => emulated.has(`${from}>${to}`))) items.push(emulatedKey(ink));
-  if ([...emulated.values()].some((l) => l.down))
-    put("cut", 16, "cut", ({ g }) => crossed16(g, ink.fault));
-  if (any((s) => !!s.ended))
-    put("ended", 22, "ended; its links dotted", ({ g }) => endedChip(g, ink));
+  maybe(stuck.size > 0, "stuck", 22, "to the rank that it waits for", ({ g }) =>
+    drawStuck(
+      g,
+      ink,
+      {
+        nodes: [
+          { x: -9, y: TALL / 2 - 3 },
+          { x: 31, y: TALL / 2 - 3 },
+        ],
+        node: 0,
+      },
+      new Map([[0, { rank: 0, peer: 1, since: 0, words: "" }]]),
+    ),
+  );
+  maybe(!!frame?.comets.some((c) => c.lying), "lying", 22, "has come, not received", ({ g }) =>
+    lyingChip(g, ink),
+  );
+  const late = (/** @type {number} */ start) =>
+    start > 0.05 * ((reading?.call.end ?? 0) - (reading?.call.start ?? 0));
+  maybe(
+    reading ? [...reading.call.came.values()].some(late) : any((s) => s.away),
+    "away",
+    16,
+    "has not joined in yet",
+    ({ g }) => ringAt(g, ink.edge, 6, 2, []),
+  );
+  const slowed = place.links.some(([from, to]) => emulated.has(`${from}>${to}`));
+  if (slowed || live) items.push({ ...emulatedKey(ink), spare: !slowed });
+  maybe(
+    [...emulated.values()].some((l) => l.down),
+    "cut",
+    16,
+    "cut",
+    ({ g }) => crossed16(g, ink.fault),
+  );
+  maybe(
+    any((s) => !!s.ended),
+    "ended",
+    22,
+    "ended; its links dotted",
+    ({ g }) => endedChip(g, ink),
+  );
   if (any((s) => s.host !== null))
     put("cut off", 16, "its host is cut off", ({ g }) => ringAt(g, ink.edge, 6, 1, [3, 3]));
-  if (any((s) => s.held)) put("held", 16, "held by you", ({ g }) => square(g, ink.hold, []));
-  if (any((s) => s.frozen))
-    put("frozen", 16, "frozen by you", ({ g }) => square(g, ink.hold, [4, 3]));
-  if (any((s) => s.factor !== 1))
-    put("slowed", 18, "computes slower: made by us", ({ g }) =>
-      ringAt(g, ink.hold, 7, 1.5, [4, 3]),
-    );
+  maybe(
+    any((s) => s.held),
+    "held",
+    16,
+    "held by you",
+    ({ g }) => square(g, ink.hold, []),
+  );
+  maybe(
+    any((s) => s.frozen),
+    "frozen",
+    16,
+    "frozen by you",
+    ({ g }) => square(g, ink.hold, [4, 3]),
+  );
+  maybe(
+    any((s) => s.factor !== 1),
+    "slowed",
+    18,
+    "computes slower: made by us",
+    ({ g }) => ringAt(g, ink.hold, 7, 1.5, [4, 3]),
+  );
   const outside = ranks.filter((s) => !s.member).length;
   if (place.outside >= 2 && outside)
     put("outside", 16, "not in this group", ({ g }) => ringAt(g, ink.rule, 6, 1, []));
@@ -168,7 +201,7 @@ export function spaceKeys(look, { place, reading, frame, ranks, emulated, scale,
     );
   if (place.level === 2)
     put("many", 0, `${place.ranks} ranks: a tick each; point at one`, () => {});
-  return items;
+  return [...items.filter((one) => !one.spare), ...items.filter((one) => one.spare)];
 }
 
 /** The key of a link that we have slowed or cut. @param {Record<string, string>} ink @returns {KeyItem} */

@@ -35,25 +35,37 @@ const HEAD = 34;
 
 const GLYPHS = 32; // ranks or chunks; with more the cells are shades
 
-/** @param {number} ranks */
-const rowHeight = (ranks) => (ranks > 8 ? Math.max(1, 296 / ranks) : ranks > 4 ? 37 : 58);
+/** @param {number} ranks @param {number} room  px for all, where a whole screen is to be filled */
+const rowHeight = (ranks, room) =>
+  room > HEAD + 2
+    ? Math.max(1, (room - HEAD - 2) / ranks)
+    : ranks > 8
+      ? Math.max(1, 296 / ranks)
+      : ranks > 4
+        ? 37
+        : 58;
 
-/** Height of the picture in CSS pixels; it depends on the ranks only. @param {number} ranks */
-export const matrixHeight = (ranks) => Math.ceil(HEAD + ranks * rowHeight(ranks)) + 2;
+/**
+ * Height of the picture in CSS pixels; it depends on the ranks and the room only.
+ * @param {number} ranks @param {number} [room]
+ */
+export const matrixHeight = (ranks, room = 0) =>
+  Math.ceil(HEAD + ranks * rowHeight(ranks, room) - 0.001) + 2;
 
 /**
  * Where everything lies.
  * @param {number} ranks
  * @param {number} chunks
  * @param {number} width
+ * @param {number} [room]
  * @returns {Grid}
  */
-export function gridOf(ranks, chunks, width) {
+export function gridOf(ranks, chunks, width, room = 0) {
   const tail = width < 360 ? 78 : 176;
   const left = 26;
   const columns = Math.max(1, chunks);
   const cw = Math.max(1, Math.min(240, (width - left - tail) / columns)); // 1: a tab being opened
-  const rh = rowHeight(ranks);
+  const rh = rowHeight(ranks, room);
   const strip = ranks > GLYPHS || columns > GLYPHS;
   const dx = strip ? 0 : cw > 14 ? 2 : 1;
   const gap = strip ? 0 : ranks > 8 ? 3 : 7;

@@ -245,38 +245,73 @@ const clearance = (a, b, along) =>
   );
 
 /**
- * Each chunk on its way, with its place: along the link its share of the flight. Of several on one
- * link the first has its cell on the way; the others lie beside it, away from the middle, as
- * numbers alone. Where cells would lie over each other or over a rank, the younger one is shortened
- * to its number, then to a dot.
+ * The places of one link's chunks along it, in px from where the first can stand: each where its share
+ * of the flight is, or behind the one before it: chunks that wait for one another queue on their link.
+ * The first has its cell, the others their numbers alone; where that is too long all have dots.
+ * @param {number[]} at  px, where each would be alone, the foremost first
+ * @param {number} length  px
+ * @param {Point} along
+ * @param {{w: number, h: number}[]} sizes  of a cell, a number, a dot
+ * @param {0 | 1 | 2} first  the form of the first
+ * @returns {{at: number, form: 0 | 1 | 2}[]}
+ */
+export function queued(at, length, along, sizes, first) {
+  for (const rest of /** @type {(1 | 2)[]} */ ([1, 2])) {
+    const form = (/** @type {number} */ i) => (i || rest === 2 ? Math.max(first, rest) : first);
+    const places = /** @type {{at: number, form: 0 | 1 | 2}[]} */ ([]);
+    at.forEach((wanted, i) => {
+      const own = /** @type {0 | 1 | 2} */ (form(i));
+      const before = places[i - 1];
+      const most = before ? before.at - clearance(sizes[before.form], sizes[own], along) : length;
+      places.push({ at: Math.min(wanted, most), form: own });
+    });
+    const lacks = -(places.at(-1)?.at ?? 0);
+    if (lacks <= 0) return places;
+    if (rest === 1) continue;
+    const front = places[0].at; // even dots have no room: they stand as close as need be
+    return places.map(({ at: own, form: how }, i) => ({
+      at: Math.min(at[i], (front * (own + lacks)) / Math.max(1, front + lacks)),
+      form: how,
+    }));
+  }
+  return [];
+}
+
+/**
+ * Each chunk on its way, with its place: along the link its share of the flight, or behind the chunk
+ * before it. Where cells of different links would lie over each other or over a rank, the younger one is
+ * shortened to its number, then to a dot.
  * @param {Frame} frame @param {Place} place
  * @returns {Mark[]}
  */
 export function marksOf(frame, place) {
-  const { cell, small, middle, width, height, nodes, node } = place;
+  const { cell, small, nodes, node } = place;
+  const sizes = [cell, small, DOT];
   const taken = /** @type {Box[]} */ ([]);
   const first = place.dots ? 2 : 0;
-  const keep = (/** @type {number} */ v, /** @type {number} */ half, /** @type {number} */ room) =>
-    Math.min(room - half - 1, Math.max(half + 1, v));
-  return frame.comets.map((comet) => {
-    const [a, b] = wayOf(place, comet.from, comet.to, true);
+  const links = /** @type {Map<string, number[]>} */ (new Map());
+  frame.comets.forEach(({ from, to }, i) => {
+    const key = `${from}>${to}`;
+    links.set(key, [...(links.get(key) ?? []), i]);
+  });
+  const placed = /** @type {{x: number, y: number, form: 0 | 1 | 2}[]} */ ([]);
+  for (const those of links.values()) {
+    const { from, to } = frame.comets[those[0]];
+    const [a, b] = wayOf(place, from, to, true);
     const length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-    let x = a.x + (b.x - a.x) * comet.share;
-    let y = a.y + (b.y - a.y) * comet.share;
-    let form = comet.track && !first ? 1 : first;
-    if (comet.track) {
-      const left = { x: (b.y - a.y) / length, y: (a.x - b.x) / length };
-      const outward =
-        ((a.x + b.x) / 2 - middle.x) * left.x + ((a.y + b.y) / 2 - middle.y) * left.y >= 0;
-      // of two ways each has its own side
-      const side = place.both.has(`${comet.from}>${comet.to}`) || !outward ? -1 : 1;
-      const aside =
-        side * (clearance(cell, small, left) + (comet.track - 1) * clearance(small, small, left));
-      x = keep(x + left.x * aside, small.w / 2, width);
-      y = keep(y + left.y * aside, small.h / 2, height);
-    }
+    const u = { x: (b.x - a.x) / length, y: (b.y - a.y) / length };
+    const share = (/** @type {number} */ i) => frame.comets[i].share;
+    those.sort((i, j) => share(j) - share(i) || i - j);
+    const at = those.map((i) => share(i) * length);
+    queued(at, length, u, sizes, first).forEach(({ at: d, form }, k) => {
+      placed[those[k]] = { x: a.x + u.x * d, y: a.y + u.y * d, form };
+    });
+  }
+  return frame.comets.map((comet, i) => {
+    const { x, y } = placed[i];
+    let { form } = /** @type {{form: number}} */ (placed[i]);
     for (; form < 2; form++) {
-      const { w, h } = form ? small : cell;
+      const { w, h } = sizes[form];
       const box = { x: x - w / 2, y: y - h / 2, w, h };
       if (
         taken.some((other) => overlaps(box, other)) ||
@@ -293,7 +328,7 @@ export function marksOf(frame, place) {
       taken.push(box);
       break;
     }
-    const { w, h } = [cell, small, DOT][form];
+    const { w, h } = sizes[form];
     return { ...comet, x, y, w, h, form: /** @type {0 | 1 | 2} */ (form) };
   });
 }

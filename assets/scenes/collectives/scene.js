@@ -72,16 +72,23 @@ export class CollectivesView {
     this.ways = { key: "", canvas: document.createElement("canvas") };
     this.below = ""; // the text below the ring if its middle is not free
     this.seen = /** @type {Prepared | null} */ (null);
+    this.rest = 0; // px that the words and keys around the two pictures take
     this.pointer = new CollectivesPointer(body, stage, this);
     this.count = rankCountButtons(/** @type {HTMLElement} */ ($(".wb-co-count")), stage);
   }
 
   // ---- drawing
 
+  /** What is on screen; where it is to fill a screen, with the height that the rest leaves. @param {Look} look */
+  #prepared(look) {
+    const room = look.room ? look.room - this.rest : 0;
+    return preparedOf({ ...look, room }, this.seen);
+  }
+
   /** @param {Look} look */
   draw(look) {
     if (!look.ink.ground || look.width <= 0) return;
-    const seen = (this.seen = preparedOf(look, this.seen));
+    const seen = (this.seen = this.#prepared(look));
     this.grid.style.gridTemplateColumns = seen.wide
       ? `${seen.left}px ${seen.right}px`
       : "minmax(0, 1fr)";
@@ -176,8 +183,9 @@ export class CollectivesView {
   /** @param {Look} look */
   say(look) {
     if (!look.ink.ground || look.width <= 0) return;
-    const seen = (this.seen = preparedOf(look, this.seen)); // of this moment, as the canvas
+    const seen = (this.seen = this.#prepared(look)); // of this moment, as the canvas
     const { reading, frame, t, place } = seen;
+    this.rest = this.body.offsetHeight - this.ring.offsetHeight;
     // how long they have waited is part of the picture
     if (seen.stuck.size) this.stage.dirty = true;
     const put = (/** @type {Element} */ node, /** @type {string} */ text) =>
@@ -256,7 +264,7 @@ export class CollectivesView {
   marks(look) {
     const { call } = look;
     if (!call) return [];
-    const { marks } = preparedOf(look, this.seen);
+    const { marks } = this.#prepared(look);
     const { generation, group, op } = call;
     return marks.map((m) => ({
       rank: m.from,
@@ -275,7 +283,7 @@ export class CollectivesView {
 
   /** What stands still: links, and the rows and cells of what each rank holds. @param {Look} look */
   places(look) {
-    const { reading, grid, states, right, place } = preparedOf(look, this.seen);
+    const { reading, grid, states, right, place } = this.#prepared(look);
     if (!reading) return [];
     const { ranks, chunks, whole, slots } = reading.holdings;
     const over = this.matrix;

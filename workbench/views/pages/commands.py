@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any, Protocol
 
 from workbench.common import threads
@@ -20,6 +21,7 @@ from workbench.common.units import bytes_per_second, duration_ns, micro
 from workbench.shared_memory.control_block import CORRUPTIONS, UNITS
 from workbench.views.packing import Message
 
+MOST_LINKED = 16  # ranks whose links are changed all at once
 MOST_STEPS = 100  # at a time
 MOST_ORDERS = 100  # that wait
 LARGEST_FACTOR = 1e6
@@ -218,7 +220,10 @@ def _link(
     bandwidth: Any = None,
     down: Any = None,
     both: Any = False,
+    every: Any = False,
 ) -> str:
+    if every is True:
+        return _all_links(run, latency=latency, bandwidth=bandwidth)
     source, target = _rank(run, source), _rank(run, target)
     if source == target:
         raise Refused(f"A link joins two ranks, not rank {source} with itself.")
@@ -234,9 +239,27 @@ def _link(
     ends = f"{source} {'↔' if both else '→'} {target}"
     if down:
         return f"Link {ends} is cut."
+    return f"Link {ends}: {_changes(latency, bandwidth) or 'mended'}."
+
+
+def _changes(latency: Any, bandwidth: Any) -> str:
     changes = [f"latency {micro(str(latency))}"] * (latency is not None)
-    changes += [f"bandwidth {bandwidth}"] * (bandwidth is not None)
-    return f"Link {ends}: {', '.join(changes) or 'mended'}."
+    return ", ".join(changes + [f"bandwidth {bandwidth}"] * (bandwidth is not None))
+
+
+def _all_links(run: Any, **values: Any) -> str:
+    """Change the links between all ranks that are left, both ways."""
+    ranks = [rank for rank in run.pids if rank not in run.control_state.ended]
+    if len(ranks) > MOST_LINKED:
+        raise Refused(
+            f"{len(ranks)} ranks have {len(ranks) * (len(ranks) - 1)} links: change them one at a "
+            f"time, or begin with `network:`. All at once is for at most {MOST_LINKED} ranks."
+        )
+    pairs = list(combinations(ranks, 2))
+    words = [_link(run, *pair, **values, both=True) for pair in pairs]
+    if not words:
+        raise Refused("A rank that is alone has no links.")
+    return f"All {2 * len(pairs)} links: {_changes(**values)}."
 
 
 _VERBS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
@@ -254,7 +277,7 @@ _VERBS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "add_rank": (_add_rank, ()),
     "remove_rank": (_remove_rank, ("rank",)),
     "checkpoint": (_checkpoint, ()),
-    "link": (_link, ("source", "target", "latency", "bandwidth", "down", "both")),
+    "link": (_link, ("source", "target", "latency", "bandwidth", "down", "both", "every")),
 }
 
 

@@ -313,6 +313,7 @@ RECORDS = (
     "Preempt",
     "FailToStart",
     "Join",
+    "SourceDown",
     "Scenario",
     "Traits",
     "When",

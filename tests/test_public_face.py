@@ -126,6 +126,7 @@ def test_wrong_values_of_fields_are_refused_in_words(name: str) -> None:
         "Preempt": {"rank": 0, "at_iteration": 0},
         "FailToStart": {"rank": 0},
         "Join": {"rank": 0, "at_iteration": 0},
+        "SourceDown": {"at_iteration": 1, "seconds": 1},
         "When": {"rank": 0, "step": 0},
         "Pads": dict.fromkeys(wb.Pads.model_fields, "1 ms"),
     }.get(name, {})

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Pads,
         Preempt,
         Slow,
+        SourceDown,
         When,
     )
     from workbench.experiment.traits import Traits
@@ -120,6 +121,7 @@ __all__ = [
     "Schedule",
     "SideBySide",
     "Slow",
+    "SourceDown",
     "SpecError",
     "Study",
     "TooFewRanks",

@@ -205,18 +205,19 @@ def _print_result(live: Run) -> None:
 @app.command()
 def chaos(
     spec: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="The experiment, as YAML.", metavar="SPEC", exists=True, dir_okay=False
         ),
-    ],
+    ] = None,
+    preset: PresetName = None,
     minutes: Annotated[float, typer.Option(help="For how long; Ctrl-C ends it.", min=0)] = 30.0,
     seed: Annotated[int, typer.Option(help="Decides the faults of every run.", min=0)] = 0,
     first: Annotated[int, typer.Option(help="Number of the run to begin with.", min=0)] = 0,
     runs: Annotated[int | None, typer.Option(help="At most so many runs.", min=1)] = None,
     allow_code: AllowCode = False,
 ) -> None:
-    """Run the experiment that SPEC describes again and again, with random faults.
+    """Run the experiment that SPEC describes, or a preset, again and again, with random faults.
 
     A run that goes wrong can be repeated with its seed and number.
     """
@@ -228,14 +229,17 @@ def chaos(
 
     wrong, number, until = list[int](), 0, time.monotonic() + 60 * minutes
     try:
-        experiment = wb.Experiment.from_yaml(spec, allow_code=allow_code)
+        if spec is None and preset is None:
+            raise wb.SpecError("name the experiment's YAML file, or --preset NAME")
+        experiment, _ = experiment_of(spec, preset, None, None, allow_code, None)
+        what = spec if preset is None else f"--preset {preset!r}"
         with suppress(KeyboardInterrupt):
             for trial in islice(trials(experiment, seed=seed, first=first), runs):
                 outcome, number = done(trial), number + 1
                 console.print(outcome.words, markup=False)
                 if outcome.wrong:
                     wrong.append(trial.number)
-                    again = f"workbench chaos {spec} --seed {seed} --first {trial.number} --runs 1"
+                    again = f"workbench chaos {what} --seed {seed} --first {trial.number} --runs 1"
                     console.print(f"       again: {again}", markup=False)
                 if time.monotonic() >= until:
                     break

@@ -38,6 +38,10 @@ export function faultWords(fault, ours, whose = true) {
     ],
     "fail to start": ["", `rank ${rank} does not start`],
     join: ["", `rank ${rank} is started, to join`],
+    "source down": [
+      "",
+      `the data source is down${Number.isFinite(value) ? ` for ${duration(value * 1e9)}` : ""}`,
+    ],
     preempt: [`You told rank ${rank} to leave`, `rank ${rank} was told to leave`],
     preempted: [`rank ${rank} left`, `rank ${rank} left, as it was told`],
     "corrupt nan": [

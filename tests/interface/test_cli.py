@@ -140,7 +140,7 @@ def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(
         (["open", "wrong.yaml"], 1, "wrong.yaml: expected a Parquet file"),
         (["serve", "--port", "99999999"], 2, "invalid value for '--port': "),
         (["frobnicate"], 2, "no such command 'frobnicate'"),
-        (["chaos"], 2, "missing argument 'SPEC'"),
+        (["chaos"], 1, "name the experiment's YAML file, or --preset NAME"),
     ],
 )
 def test_errors_of_all_commands_look_the_same(
@@ -180,6 +180,14 @@ def test_presets_are_listed_and_run_by_name(
     assert "stopped after 0.3 s, as the experiment says" in done.stdout
     metadata = wb.load(tmp_path / "a.parquet").store.metadata
     assert presets()["Samples, dealt out"].facts().items() <= metadata.items()
+
+
+def test_chaos_takes_a_preset_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["chaos", "--preset", "more ranks than", "--seed", "1", "--runs", "1"]
+    done = in_this_process(monkeypatch, *words, cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^ +0 .* faults: ", done.stdout, re.MULTILINE)
+    assert "1 run, 0 wrong" in done.stdout
 
 
 def test_the_version_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

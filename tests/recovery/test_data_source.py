@@ -19,6 +19,7 @@ from tests.recovery.lasting import ended
 from tests.recovery.test_policies import assert_every_sample_once
 from workbench.common import idx
 from workbench.rank.data_source import is_down
+from workbench.rank.outage import delay
 from workbench.store.recoveries import recoveries_of
 
 
@@ -140,6 +141,89 @@ def test_a_run_pauses_while_its_files_are_gone_and_loses_nothing(
     if strategy in ("data_parallel", "ddp"):
         assert_every_sample_once(run)
     assert not run.detection().false_alarms
+
+
+@functools.cache
+def digits(strategy: str, ranks: int, **fields: Any) -> list[float]:
+    """Return the losses of a run whose source is always there."""
+    return wb.run(lenet(strategy=strategy, ranks=ranks, **OUTAGE, **fields)).wait(90).losses
+
+
+OUTAGE: dict[str, Any] = {"iterations": 8, "optimizer": "adam"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "policy"),
+    first(
+        2,
+        [
+            ("data_parallel", "abort"),
+            ("data_servers", "abort"),
+            ("ddp", "replace"),
+            ("data_parallel", "shrink"),
+            ("fsdp", "restart"),
+        ],
+    ),
+)
+def test_a_source_that_goes_down_is_waited_for_and_no_bit_of_a_loss_changes(
+    strategy: str, policy: str, tmp_path: Path
+) -> None:
+    fault = wb.SourceDown(at_iteration=5, seconds=3, slow_iterations=2)
+    plan = wb.Checkpoint(folder=str(tmp_path / "saved"), every=10_000)
+    exp = lenet(strategy=strategy, ranks=3, recovery=policy, checkpoint=plan, **OUTAGE)
+    run = wb.run(exp.replace(faults=fault, timeout="1 s"))
+    result = run.wait(timeout=90)
+    assert result.losses == digits(strategy, 3)
+    assert len({*result.digests.values()}) == 1
+    names = [name for name, _ in notices(run)]
+    assert names.count("data source down") == names.count("data source back") > 0
+    if strategy != "data_servers":  # its server reads ahead
+        assert (tmp_path / "saved" / "iteration-00000005").is_dir(), "before the pause"
+        rows = run.events.with_columns(pl.col("kind").cast(pl.String))
+        loads = rows.filter(pl.col("kind") == "load", pl.col("rank") == 1)
+        took = dict(loads.select("iteration", pl.col("end_ns") - pl.col("start_ns")).iter_rows())
+        assert took[3] > 0.1e9 and took[4] > 0.2e9, "it becomes slow first"
+    (one,) = run.detection().each
+    assert (one.fault, one.how) == ("source down", "data source down")
+    assert not run.detection().false_alarms
+
+
+def test_a_source_that_is_not_back_in_time_ends_the_run() -> None:
+    fault = wb.SourceDown(at_iteration=2, seconds=30, slow_iterations=0)
+    run = wb.run(lenet(ranks=2, data_patience="0.3 s", faults=fault))
+    with pytest.raises(wb.DataSourceDown, match=r"does not answer.*data_patience='0.3 s'"):
+        run.wait(timeout=60)
+
+
+def test_a_source_goes_down_more_than_once() -> None:
+    faults = [wb.SourceDown(at_iteration=at, seconds=0.2, slow_iterations=0) for at in (2, 5)]
+    run = wb.run(lenet(strategy="data_parallel", ranks=2, faults=faults, **OUTAGE))
+    assert run.wait(timeout=60).losses == digits("data_parallel", 2)
+    assert [one.fault for one in run.detection().each] == ["source down"] * 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"faults": wb.SourceDown(at_iteration=8, seconds=1)}, "never happens"),
+        ({"faults": [wb.SourceDown(at_iteration=3, seconds=1)] * 2}, "another SourceDown"),
+        (
+            {
+                "faults": wb.SourceDown(at_iteration=3, seconds=1),
+                **{"strategy": "ape_x", "task": "catch", "ranks": 3},
+            },
+            "it reads no samples",
+        ),
+    ],
+)
+def test_a_source_that_cannot_go_down_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(wb.SpecError, match=words):
+        lenet(**{"iterations": 8, **fields})
+
+
+def test_reading_takes_twice_as_long_each_time_before_the_source_is_down() -> None:
+    faults = [wb.SourceDown(at_iteration=4, seconds=1)]
+    assert [delay(faults, at) for at in range(-1, 6)] == [0, 0, 0.05, 0.1, 0.2, 0, 0]
 
 
 @pytest.mark.parametrize("policy", first(1, ["replace", "restart"]))

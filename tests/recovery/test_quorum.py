@@ -10,14 +10,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+import torch
 
 import workbench as wb
 from tests.live import LONG, lenet, over_in_the_end, training, until
 from tests.pairwise import first
 from tests.recovery.lasting import generations, recovered
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
-from workbench.runs.quorum import late_of
-from workbench.shared_memory.control_block import late_word
+from workbench.messaging.fingerprint import nbytes_of, signature
+from workbench.shared_memory.late_words import Lag, lag_of, lag_word, late_of, late_word
 from workbench.store.recoveries import Recovery
 
 FREEZE = wb.Freeze(rank=1, at_iteration=4, seconds=1.5)
@@ -119,6 +120,57 @@ def test_a_stopped_rank_is_kept_where_all_others_are_lost(strategy: str, recover
         result = recovered(run)
     assert result.ok and result.lost == [1]
     assert [one.members for one in generations(run)] == [(0,)]
+
+
+def slow_links(ranks: int, *slow: int) -> wb.Network:
+    """Return links of which those from these ranks are slow: 1.5 s a message."""
+    link = wb.Link(latency="1500 ms")
+    return wb.Network(links={(a, b): link for a in slow for b in range(ranks) if a != b})
+
+
+LAGS = {"recovery": "quorum", "quorum_timeout": "1.2 s", "iterations": 12, "timeout": "60 s"}
+
+
+@pytest.mark.parametrize(("ranks", "slow"), first(1, [(5, (1, 3)), (3, (1, 2))]))
+def test_ranks_behind_slow_links_are_left_out_although_all_have_come(
+    ranks: int, slow: tuple[int, ...]
+) -> None:
+    """Of three one remains, of five three go on; none of the two comes back over such links."""
+    run = wb.run(experiment("data_parallel", ranks, network=slow_links(ranks, *slow), **LAGS))
+    result = run.wait(timeout=120)
+    rest = {*range(ranks)} - {*slow}
+    assert_as_sequential(run, result, rest)
+    history = generations(run)
+    assert {how for one in history for how in one.lost.values()} == {"late"}
+    assert {*history[-1].members} == rest and not any(one.fresh for one in history)
+
+
+def test_a_rank_comes_back_once_its_link_is_fast_again() -> None:
+    exp = experiment("data_parallel", 3, network=slow_links(3, 2), **LAGS)
+    with over_in_the_end(wb.run(exp.replace(iterations=LONG, pad_compute="10 ms"))) as run:
+        until(lambda: run.done or generations(run), 60, "rank 2 is left out")
+        stood = run.iteration
+        until(lambda: run.done or run.iteration > stood + 3, 60, "the others go on")
+        assert generations(run)[-1].members == (0, 1) and not run.done
+        run.link(2, 0, latency="0 ms")
+        stood = run.iteration
+        until(lambda: run.done or run.iteration > stood + 3, 60, "the others go on")
+        assert generations(run)[-1].members == (0, 1), "one link of two"
+        run.link(2, 1, latency="0 ms")
+        until(lambda: run.done or generations(run)[-1].members == (0, 1, 2), 60, "it is back")
+        run.stop()
+        result = run.wait(timeout=60)
+    assert_as_sequential(run, result, {0, 1, 2}, stopped=True)
+    assert generations(run)[-1].fresh == (2,)
+
+
+def test_what_a_rank_says_of_a_link_is_what_was_said() -> None:
+    assert lag_of(0) is None
+    for lag in (Lag(1023, 3, 7), Lag(0, 1, 0), Lag(5, 8191, 2**40 - 1)):
+        assert lag_of(lag_word(lag)) == lag
+    assert lag_of(lag_word(Lag(1, 10_000, 2**50))) == Lag(1, 8191, 2**40 - 1)
+    assert nbytes_of(signature("all_reduce", torch.float64, 10, "SUM")) == 80
+    assert nbytes_of(signature("barrier")) == 0
 
 
 def test_what_a_rank_says_of_another_grows_old() -> None:

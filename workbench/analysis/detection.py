@@ -5,12 +5,12 @@ or of the user. What was noticed are the ``detect`` rows.
 
     found        a row names the rank, or the link's end, while the fault lasts or soon after
     missed       nothing did, although it is looked for
-    not looked   a freeze stops the clocks of the run, a slow rank is not lost, a link that is cut
-                 for less than two seconds is used again, a rank that joins is not lost (it is found
-                 as it arrives), one that is told to go in the last iteration leaves with all
-                 others, one that is told twice leaves once, one that is killed before it leaves is
-                 found as killed, a share is not looked at where its iteration is given up and its
-                 rank leaves, and what the experiment does not check
+    not looked   a freeze stops the clocks of the run, a slow rank is not lost, a link that is cut,
+                 or a data source that is down, for less than two seconds is used again, a rank that
+                 joins is not lost (it is found as it arrives), one that is told to go in the last
+                 iteration leaves with all others, one that is told twice leaves once, one that is
+                 killed before it leaves is found as killed, a share is not looked at where its
+                 iteration is given up and its rank leaves, and what the experiment does not check
     false alarm  something was noticed, and no fault was there that could explain it. A stall or an
                  end passes from rank to rank; a kill or a minibatch is of the rank that a fault
                  struck, and so is a replica, unless there is no majority to tell which it is
@@ -50,6 +50,7 @@ STALLED = ("stalled", "stalled: stopped", "evicted", "left out")
 DIFFERS = "a replica differs"
 BAD = "bad minibatch"
 FLIPPED = "corrupt bitflip"
+SOURCE = "source down"
 _DATA = ("corrupt nan", "corrupt raises", "corrupt shape")
 
 
@@ -210,6 +211,8 @@ def _faults(
                 yield name, (rank,), row["start_ns"], last_time
         elif name in (*ENDS, "join"):
             yield name, (rank,), row["start_ns"], _left_at(rank, row, rows[at + 1 :])
+        elif name == SOURCE:
+            yield name, (rank,), row["start_ns"], int(row["start_ns"] + row["value"] * 1e9)
         elif name == "freeze" or (name == "slow" and row["value"] > 1):
             yield name, (rank,), row["start_ns"], _until(name, rank, row, rows[at + 1 :], last)
     if cut:
@@ -282,13 +285,15 @@ def _names(row: Mapping[str, Any], fault: str, ranks: Sequence[int]) -> bool:
         return about and name in ("late: computes", "left out")
     if fault == CUT:
         return about and name in STALLED and (row["rank"] < 0 or row["rank"] in ranks)
+    if fault == SOURCE:
+        return bool(name == "data source down")
     if fault in _DATA:
         return about and name.startswith(BAD)
     return about and name == DIFFERS
 
 
 def _expected(fault: str, at: int, until: int, looks: Mapping[str, bool]) -> bool:
-    if fault == CUT:
+    if fault in (CUT, SOURCE):
         return until - at >= CUT_IS_FELT_NS
     if fault in _DATA:
         return looks["data"]

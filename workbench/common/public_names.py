@@ -9,7 +9,7 @@ from __future__ import annotations
 
 _OF_A_SPEC = (
     "Corrupt Cut Experiment FailToStart Freeze Jitter Join Kill Link Network NetworkPartition Pads "
-    "Preempt Slow When"
+    "Preempt Slow SourceDown When"
 )
 LATER = {name: ("experiment.spec", name) for name in _OF_A_SPEC.split()} | {
     "Checkpoint": ("experiment.checkpoint", "Checkpoint"),

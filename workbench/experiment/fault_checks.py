@@ -11,10 +11,13 @@ from workbench.experiment.faults import (
     Join,
     Moment,
     NetworkPartition,
+    SourceDown,
     not_there,
     struck,
 )
 from workbench.experiment.fields import Fields
+from workbench.experiment.traits import traits_of
+from workbench.user_code import source
 
 MOST_EVENTS = 63  # faults of an experiment, where one waits for an event: a word has that many bits
 
@@ -83,6 +86,8 @@ def _impossible(exp: Fields, fault: Fault) -> str:
             return "these are all ranks: name those of one side"
     if isinstance(fault, Cut | NetworkPartition) and exp.backend != "workbench":
         return f"links are emulated with backend='workbench' only, and this is {exp.backend!r}"
+    if isinstance(fault, SourceDown) and traits_of(exp.strategy).plays == "only":
+        return "strategy " + source.shown(exp.strategy) + " plays: it reads no samples"
     if isinstance(fault, Moment) and fault.when is not None:
         if exp.backend != "workbench":
             return f"steps are known with backend='workbench' only, and this is {exp.backend!r}"
@@ -100,6 +105,8 @@ def _once(exp: Fields, fault: Fault) -> object:
         return fault
     ranks = struck(fault)
     # A rank that is killed ends, unless another process takes its place.
-    often = kind in ("freeze", "corrupt") or (kind in ("kill", "preempt") and exp.recovers)
+    often = kind in ("freeze", "corrupt", "source_down") or (
+        kind in ("kill", "preempt") and exp.recovers
+    )
     often = often or (kind == "slow" and at is not None)
     return (kind, ranks, at) if often else (kind, ranks)

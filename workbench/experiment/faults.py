@@ -1,6 +1,7 @@
 """The part of an Experiment that says what is done to ranks on purpose: computing that lasts a set
-time, ranks that are killed, frozen, slow or preempted, links that are cut, and minibatches that are
-corrupt. A rank does what strikes it as it begins an iteration, the driver what is to be at a time.
+time, ranks that are killed, frozen, slow or preempted, links that are cut, minibatches that are
+corrupt, and a data source that goes down. A rank does what strikes it as it begins an iteration,
+the driver what is to be at a time.
 """
 
 from __future__ import annotations
@@ -213,8 +214,34 @@ class Corrupt(FrozenModel):
     )
 
 
+class SourceDown(FrozenModel):
+    """The source of all samples goes down, such as a remote data set behind an unstable network:
+    first reading takes longer, then no rank can read. Ranks wait for ``data_patience`` at most.
+    """
+
+    fault: Literal["source_down"] = Field(default="source_down", repr=False)
+    at_iteration: Int = Field(ge=1, description="once so many iterations are done")
+    seconds: Float = Field(gt=0, le=LONGEST, description="seconds until it is back")
+    slow_iterations: Int = Field(
+        default=3,
+        ge=0,
+        description="iterations before in which reading takes longer: 200 ms in the last one, half "
+        "as long in each before it",
+    )
+
+
 Fault = Annotated[
-    Kill | Freeze | Slow | Jitter | Corrupt | Cut | NetworkPartition | Preempt | FailToStart | Join,
+    Kill
+    | Freeze
+    | Slow
+    | Jitter
+    | Corrupt
+    | Cut
+    | NetworkPartition
+    | Preempt
+    | FailToStart
+    | Join
+    | SourceDown,
     Field(discriminator="fault"),
 ]
 
@@ -231,7 +258,7 @@ def not_there(faults: Iterable[Fault]) -> tuple[set[int], set[int]]:
 def struck(fault: Fault) -> tuple[int, ...]:
     """Return the ranks that a fault names; none: it is of all."""
     match fault:
-        case Jitter():
+        case Jitter() | SourceDown():
             return ()
         case Cut(source=source, target=target):
             return source, target

@@ -209,8 +209,9 @@ class Fields(FrozenModel):
     )
     quorum_timeout: Duration = Field(
         default="1 s",
-        description="with recovery='quorum': how late a rank may be, or for how long stopped; then "
-        "the others go on without it until it answers",
+        description="with recovery='quorum': how late a rank may be, for how long stopped, or "
+        "its messages of one collective on their way; then the others go on without it until it "
+        "answers in time",
     )
     timeout: Duration = Field(default="30 s", description="no progress for this long is an error")
     record: bool = Field(default=True, description="whether events are recorded")

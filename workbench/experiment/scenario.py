@@ -34,6 +34,7 @@ from workbench.experiment.faults import (
     NetworkPartition,
     Preempt,
     Slow,
+    SourceDown,
 )
 from workbench.experiment.frozen_model import Float, FrozenModel, Int
 from workbench.experiment.yaml_text import as_fields, dump, parse, read
@@ -42,7 +43,16 @@ if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
 
 Kind = Literal[
-    "kill", "freeze", "slow", "cut", "partition", "corrupt", "preempt", "fail_to_start", "join"
+    "kill",
+    "freeze",
+    "slow",
+    "cut",
+    "partition",
+    "corrupt",
+    "preempt",
+    "fail_to_start",
+    "join",
+    "source_down",
 ]
 Rate = Annotated[Float, Ge(0), Le(1)]
 SHORTEST, LONGEST = 0.05, 0.5  # seconds that drawn faults last
@@ -180,6 +190,10 @@ def _corrupt(draw: random.Random, exp: Experiment, at: int, spared: int) -> Corr
     return Corrupt(rank=draw.randrange(exp.ranks), at_iteration=at, kind=kind)
 
 
+def _source_down(draw: random.Random, exp: Experiment, at: int, spared: int) -> SourceDown:
+    return SourceDown(at_iteration=at, seconds=_seconds(draw), slow_iterations=draw.randrange(3))
+
+
 _DRAWS: dict[str, Draw] = {
     "kill": _kill,
     "preempt": _preempt,
@@ -188,4 +202,5 @@ _DRAWS: dict[str, Draw] = {
     "cut": _cut,
     "partition": _partition,
     "corrupt": _corrupt,
+    "source_down": _source_down,
 }

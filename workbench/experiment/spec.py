@@ -50,6 +50,7 @@ from workbench.experiment.faults import (
     Pads,
     Preempt,
     Slow,
+    SourceDown,
     When,
 )
 from workbench.experiment.fields import Fields
@@ -73,6 +74,7 @@ __all__ = [
     "Pads",
     "Preempt",
     "Slow",
+    "SourceDown",
     "When",
 ]
 

@@ -5,6 +5,7 @@
     freeze rank 2 after 10 iterations for 1 s slow rank 1 x4
     jitter 0.1 x6                             corrupt rank 1 in iteration 11: nan
     fail to start rank 2                      join rank 2 after 10 iterations
+    source down after 10 iterations for 2 s, slow for 3 before
 
 A moment is "after 10 iterations", which is as much as "in iteration 11": they count from 1, as all
 of a page does, and ``at_iteration`` is the number of those done. Or "after 2 s" since all ranks
@@ -33,6 +34,7 @@ from workbench.experiment.faults import (
     NetworkPartition,
     Preempt,
     Slow,
+    SourceDown,
     When,
 )
 
@@ -56,6 +58,9 @@ _FAULTS: dict[type[Any], re.Pattern[str]] = {
     Jitter: re.compile(rf"jitter (?P<probability>{_NUMBER})\s*{_TIMES}"),
     Corrupt: re.compile(rf"corrupt {_RANK} {_AT}(?:: (?P<kind>[a-z]+))?"),
     Cut: re.compile(rf"cut (?P<source>\d+)\s*(?:->|→)\s*(?P<target>\d+) {_MOMENT}(?: {_FOR})?"),
+    SourceDown: re.compile(
+        rf"source down {_AT} {_FOR}(?:, slow for (?P<slow_iterations>\d+) before)?"
+    ),
     NetworkPartition: re.compile(
         rf"partition (?:ranks? )?(?P<ranks>\d+(?:\s*,\s*\d+)*) {_MOMENT}(?: {_FOR})?"
     ),
@@ -67,7 +72,7 @@ FAULTS_HELP = (
     "slow rank 1 x4; jitter 0.1 x6; corrupt rank 1 in iteration 11: nan (raises, shape, bitflip); "
     "cut 0->1 after 2 s for 0.5 s; partition ranks 0, 1 after 10 iterations for 1 s; preempt "
     "rank 1 when rank 2 is in step 3 of all_reduce; fail to start rank 2; join rank 2 after 10 "
-    "iterations"
+    "iterations; source down after 10 iterations for 2 s, slow for 3 before"
 )
 
 FAULT_PHRASES = (  # a line of each kind, to begin with
@@ -82,6 +87,7 @@ FAULT_PHRASES = (  # a line of each kind, to begin with
     "partition ranks 0, 1 after 10 iterations for 1 s",
     "fail to start rank 1",
     "join rank 1 after 10 iterations",
+    "source down after 10 iterations for 2 s, slow for 3 before",
 )
 
 
@@ -95,6 +101,9 @@ def _print_fault(fault: Fault) -> str:
             return f"jitter {_plain(probability)} x{_plain(factor)}"
         case Corrupt(rank=rank, at_iteration=at, kind=kind):
             return f"corrupt rank {rank} in iteration {at + 1}: {kind}"
+        case SourceDown(at_iteration=at, seconds=down, slow_iterations=slow):
+            words = f"source down after {counted(at, 'iteration')} for {_plain(down)} s"
+            return f"{words}, slow for {slow} before"
         case Slow(rank=rank, factor=factor):
             words = f"slow rank {rank} x{_plain(factor)}"
         case FailToStart(rank=rank):

@@ -54,6 +54,14 @@ def root_of(number: int) -> int:
     return (number >> 36 & 0xFFF) - 1
 
 
+def nbytes_of(number: int) -> int:
+    """Return the bytes of the fingerprint's tensor; 0 where ranks may differ in them."""
+    dtype = number >> 48 & 31
+    if dtype >= len(DTYPES) or not (kind := getattr(torch, DTYPES[dtype], None)):
+        return 0
+    return (number & _MOST_ELEMENTS) * int(kind.itemsize)
+
+
 def describe(number: int) -> str:
     """Return the fingerprint in words: "reduce(SUM) of 1,000 float32 to rank 2"."""
     name, reduction, root = collective_of(number), number >> 53 & 15, root_of(number)

@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.common import environment
 from workbench.common.errors import CollectiveError
+from workbench.messaging.flights import Flights
 from workbench.messaging.members import COLLECTIVE_PLANE, Members
 from workbench.messaging.mismatch import Side, mismatch
 from workbench.messaging.mover import YIELDS, YIELDS_ASIDE, open_mover, wire
@@ -48,6 +49,7 @@ class Slots:
         self.attention = control.words if control is not None else unsteered
         self.gate = control.own_gate(me) if control is not None else None
         self.pacer = Pacer(control, me) if control is not None else None
+        self.flights = Flights(self.watch)
         self.verify = environment.text("WORKBENCH_VERIFY") == "1"
         self._out: dict[int, Any] = {}
         self._in: dict[int, Any] = {}
@@ -283,7 +285,8 @@ class Slots:
         fields: tuple[int, ...] = box.fields()
         if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
             start, (step, chunk, slot) = now(), fields[F_STEP : F_SLOT + 1]
-            sleep_until(fields[F_ARRIVES], self.watch.check, self.attention, fields[F_SLOWNESS])
+            flight = fields[F_ARRIVES], fields[F_SLOWNESS]
+            self.flights.land(self.op, frm, flight, self.attention)
             self._write(WAIT, start, now(), self.world[frm], step, chunk, slot, -1, 0, phase)
         if (
             fields[F_OP] != self.op

@@ -14,7 +14,7 @@ from workbench.common.errors import (
     from_fields,
     timed_out,
 )
-from workbench.messaging.fingerprint import collective_of, describe, root_of
+from workbench.messaging.fingerprint import collective_of, describe, nbytes_of, root_of
 from workbench.recording.events import CODE, now
 from workbench.recording.lane import Lane
 from workbench.recording.run_queue import Times, busiest, thread_times
@@ -22,14 +22,15 @@ from workbench.shared_memory.control_block import (
     ABORT,
     ABORTED,
     HELD,
+    LAG,
     LATE,
     LOST,
     OUTDATED,
     QUORUM,
     SLICE,
     Control,
-    late_word,
 )
+from workbench.shared_memory.late_words import Lag, lag_word, late_word
 from workbench.shared_memory.segments import Semaphore
 from workbench.transports.peer_page import Peer, PeerPage
 
@@ -168,6 +169,17 @@ class Watch:
             found_by=me,
         )
 
+    def name_late(self, peer: Peer, waited_ns: float, messages: int = 1) -> None:
+        """Name a peer that has been awaited for too long in this collective, where a quorum goes on
+        without it. ``messages``: those of its that were waited for.
+        """
+        if (control := self.control) is None or not (bound := control.words[QUORUM]):
+            return
+        if waited_ns > bound:
+            me, nbytes = self.peers[self.me].rank, 2 * nbytes_of(self.page.doing[1])
+            control.set_rank(me, LAG, lag_word(Lag(peer.rank, messages, nbytes)))
+            control.set_rank(me, LATE, late_word(peer.rank, self.generation))
+
     def compare(self, among: Iterable[int]) -> None:
         """Raise CollectiveError if one of these peers passes something else to our collective."""
         op, mine = self.page.doing
@@ -250,13 +262,13 @@ class PeerWait:
 
     def _name_late(self) -> None:
         """Name a member that has not come to this collective, where a quorum goes on without."""
-        watch, control = self.watch, self.watch.control
-        if control is None or not (bound := control.words[QUORUM]) or self._waited <= bound:
+        watch = self.watch
+        if watch.control is None or not watch.control.words[QUORUM]:
             return
         op, me = watch.page.doing[0], watch.peers[watch.me].rank
         for peer in watch.peers:
             if peer.rank != me and peer.page is not None and peer.page.signature(op) is None:
-                return control.set_rank(me, LATE, late_word(peer.rank, watch.generation))
+                return watch.name_late(peer, self._waited)
 
     def _too_late(self, awaited: Sequence[int]) -> RunTimeout:
         """Return the error for peers that have been awaited for too long."""

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.experiment.spec import Experiment, Freeze, Join, Kill, Preempt
+from workbench.experiment.checkpoint import Checkpoint
+from workbench.experiment.scenario import Scenario
+from workbench.experiment.spec import (
+    Corrupt,
+    Experiment,
+    Freeze,
+    Join,
+    Kill,
+    Link,
+    Network,
+    NetworkPartition,
+    Preempt,
+    SourceDown,
+)
 from workbench.presets._touched import touched
 
 Words = tuple[str, str, Callable[[], Experiment]]  # a preset's name, words, and how it is made
@@ -25,8 +38,77 @@ def healing(recovery: str, **fields: Any) -> Experiment:
     return Experiment(recovery=recovery, **{**base, **fields})
 
 
+def behind_slow_links(ranks: int, *slow: int, **fields: Any) -> Experiment:
+    """Return an experiment in which all that these ranks send takes 0.3 s more."""
+    link = Link(latency="300 ms")
+    links = {(a, b): link for a in slow for b in range(ranks) if b != a}
+    fields = {"quorum_timeout": "0.5 s", "network": Network(links=links), **fields}
+    return healing("quorum", ranks=ranks, **fields)
+
+
 def presets() -> list[Words]:
     """Return the presets."""
+    return [*_lost(), *_disturbed()]
+
+
+def _disturbed() -> list[Words]:
+    """Return presets in which no rank ends: data, links and chance."""
+    return [
+        (
+            "A corrupt minibatch ends the run",
+            "One sample of rank 1 holds a NaN. Which rank names it, and why do all ranks end?",
+            lambda: healing(
+                "abort", bad_minibatch="fail", faults=(Corrupt(rank=1, at_iteration=40),)
+            ),
+        ),
+        (
+            "A corrupt minibatch is skipped",
+            "All ranks leave out the minibatch of rank 1's NaN. Whose samples are lost with it?",
+            lambda: healing(
+                "abort", bad_minibatch="skip", faults=(Corrupt(rank=1, at_iteration=40),)
+            ),
+        ),
+        (
+            "The data set goes away",
+            "Reading becomes slow, then stops for 3 s. All save what they have, wait and go on.",
+            lambda: healing(
+                "shrink",
+                iterations=120,
+                checkpoint=Checkpoint(folder="runs/checkpoints", every=0),
+                faults=(SourceDown(at_iteration=40, seconds=3),),
+            ),
+        ),
+        (
+            "Two of three behind slow links",
+            "All three are in the all-reduce, and two send too slowly. How many ranks go on?",
+            lambda: behind_slow_links(3, 1, 2),
+        ),
+        (
+            "Two of five behind slow links",
+            "Ranks 1 and 3 send too slowly. Do the other three go on, and when do two come back?",
+            lambda: touched(behind_slow_links(5, 1, 3)),
+        ),
+        (
+            "A network falls apart",
+            "Rank 3 is cut off from the others for 3 s. Which ranks go on, and with what?",
+            lambda: healing(
+                "wait",
+                timeout="1 s",
+                faults=(NetworkPartition(ranks=(3,), at_iteration=40, seconds=3),),
+            ),
+        ),
+        (
+            "Faults by chance",
+            "Kills, slow ranks and NaNs, drawn from a seed. Which of them cost an iteration?",
+            lambda: Scenario(
+                rates={"kill": 0.01, "join": 0.01, "slow": 0.02, "corrupt": 0.01}, seed=7
+            ).on(healing("shrink", ranks=(2, 4), bad_minibatch="skip")),
+        ),
+    ]
+
+
+def _lost() -> list[Words]:
+    """Return presets in which ranks end, freeze or leave."""
     return [
         (
             "A rank dies, the others go on",

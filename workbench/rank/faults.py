@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from workbench.experiment.faults import Cut, Fault, Moment, NetworkPartition, Preempt, Slow
+from workbench.experiment.faults import (
+    Cut,
+    Fault,
+    Moment,
+    NetworkPartition,
+    Preempt,
+    Slow,
+    SourceDown,
+)
 from workbench.experiment.spec import Experiment, Freeze, Jitter, Kill
 from workbench.messaging.communicator import Communicator
 from workbench.messaging.slots import Slots
@@ -49,7 +57,8 @@ def strike(
         return
     control.set_rank(rank, STRUCK, iteration + 1)
     for number, fault in enumerate(exp.faults):
-        if getattr(fault, "at_iteration", None) == iteration and rank_of(fault) == rank:
+        whose = rank if isinstance(fault, SourceDown) else rank_of(fault)
+        if getattr(fault, "at_iteration", None) == iteration and whose == rank:
             _do(exp, number, rank, recorder, control)
 
 

@@ -29,6 +29,7 @@ from workbench.rank.faults import jitter, strike
 from workbench.rank.groups import Groups
 from workbench.rank.memory import Memory
 from workbench.rank.metrics import Metrics
+from workbench.rank.outage import Outage
 from workbench.rank.placement import collate, device_of, in_dtype, move_batch
 from workbench.rank.preemption import leave_if_told
 from workbench.rank.readiness import wait_until_ready
@@ -103,10 +104,10 @@ class Job:
         self.goes_on_from_memory = exp.recovery not in ("abort", "restart")
         self.begins = self.served = False  # has it begun to iterate? do servers say where it ends?
         self.begun = self.completed = 0  # the first iteration of ``losses``; those that are done
-        self.losses, self.samples = list[float](), list[int]()
+        self.losses, self.samples, self.digest = list[float](), list[int](), ""
         self.history = dict[str, list[float]]()  # losses of a run that is resumed, by model
         self.parameters, self.partial = dict[str, torch.Tensor](), False  # partial: not all of them
-        self.digest, self.metrics = "", dict[str, float]()
+        self.metrics, self.outage = dict[str, float](), Outage(exp, self.recorder, control)
         self.speaker = 0  # the rank whose parameters are the run's, if they are not partial
 
     # -- what a strategy builds --
@@ -387,7 +388,10 @@ class Job:
         return self._groups.get(name, ranks)
 
     def batch(self, dataset: Any, ids: np.ndarray) -> Any:
-        """Return these samples, collated and on this rank's device; not recorded."""
+        """Return these samples, collated and on this rank's device; not recorded. Raises
+        ConnectionError while their source is down, as the experiment asks for it.
+        """
+        self.outage.look()
         return self.on_device(collate(dataset, ids))
 
     def on_device(self, batch: Any) -> Any:

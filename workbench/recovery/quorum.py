@@ -1,11 +1,12 @@
 """Quorum: those that answer go on. A rank that is late for ``quorum_timeout`` is left out, and
 comes back.
 
-Late is a rank that has not come to the collective in which others wait, or that is stopped. The
-others give up the iteration, form a group without it and deal its minibatch out among themselves.
-The late rank keeps its process: when it comes to the collective, it finds that its group is gone,
-asks to join, and receives parameters and optimizer at the boundary of an iteration. A rank that is
-cut off, or whose process ends, is treated as in ``wait``.
+Late is a rank that has not come to the collective in which others wait, that is stopped, or whose
+messages of one collective are on their way for as long, over slow links. The others give up the
+iteration, form a group without it and deal its minibatch out among themselves. The late rank keeps
+its process: when it finds that its group is gone, it asks to join, and receives parameters and
+optimizer at the boundary of an iteration; one with slow links does once these are fast enough. A
+rank that is cut off, or whose process ends, is treated as in ``wait``.
 
 Source  torchft, https://docs.pytorch.org/torchft/: a quorum of the replicas that answer is computed
         at every step, and a replica that heals joins a later one. Here the members are asked again

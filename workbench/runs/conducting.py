@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -27,10 +27,11 @@ from workbench.experiment.faults import (
     NetworkPartition,
     Preempt,
     Slow,
+    SourceDown,
     struck,
 )
 from workbench.experiment.spec import Experiment
-from workbench.shared_memory.control_block import ASKED, ITERATION, STOP, WAITS, Control
+from workbench.shared_memory.control_block import ASKED, ITERATION, SOURCE, STOP, WAITS, Control
 
 if TYPE_CHECKING:
     from workbench.runs.elastic import Elastic
@@ -46,6 +47,7 @@ class Conductor:
         self._exp, self._control, self._steering = exp, control, steering
         self._number = count()
         self._waits = False  # does a rank wait for the source of its samples?
+        self._down = list[SourceDown]()  # the faults of that source that have struck
         self._due: list[tuple[float, int, Do]] = []  # by the monotonic clock
         self._waiting = [one for one in exp.faults if getattr(one, "after", None) is not None]
         self._trained, self._looked = 0.0, 0.0  # seconds of training so far; when that was added
@@ -83,7 +85,7 @@ class Conductor:
         freezes = isinstance(fault, Freeze) and fault.rank == rank
         if freezes:
             self._control.set_rank(rank, ASKED, -number)
-        self._strike(fault)
+        self._strike(fault, rank)
         if not freezes:
             self._control.set_rank(rank, ASKED, 0)
 
@@ -129,8 +131,10 @@ class Conductor:
     def _put(self, moment: float, do: Do) -> None:
         heapq.heappush(self._due, (moment, next(self._number), do))
 
-    def _strike(self, fault: Fault) -> None:
-        """Do a fault, unless the rank that it strikes has ended by now."""
+    def _strike(self, fault: Fault, by: int = -1) -> None:
+        """Do a fault, unless the rank that it strikes has ended by now. ``by``: the rank that asks
+        for it.
+        """
         steering, ended = self._steering, self._steering._ended
         if isinstance(fault, Join):
             return steering._join(fault.rank)
@@ -149,9 +153,23 @@ class Conductor:
             case Cut(source=source, target=target, seconds=lasts):
                 self._cut([(source, target)], lasts)
             case NetworkPartition(ranks=side, seconds=lasts):
-                other = [rank for rank in steering.pids if rank not in side]
-                pairs = [(a, b) for a in side for b in other]
-                self._cut([*pairs, *((b, a) for a, b in pairs)], lasts)
+                self._cut(self._across(side), lasts)
+            case SourceDown(seconds=lasts) if fault not in self._down:  # each rank asks for it
+                self._down.append(fault)
+                steering._fault("source down", by, lasts)
+                self._control.words[SOURCE] = 1
+                self._later(lasts, partial(self._bring_back, len(self._down)))
+
+    def _across(self, side: Collection[int]) -> list[tuple[int, int]]:
+        """Return the links between these ranks and all others, both ways."""
+        other = [rank for rank in self._steering.pids if rank not in side]
+        pairs = [(a, b) for a in side for b in other]
+        return [*pairs, *((b, a) for a, b in pairs)]
+
+    def _bring_back(self, number: int) -> None:
+        """Have the data source answer again, unless another fault has struck it since."""
+        if number == len(self._down):
+            self._control.words[SOURCE] = 0
 
     def _cut(self, pairs: Sequence[tuple[int, int]], lasts: float | None) -> None:
         for source, target in pairs:

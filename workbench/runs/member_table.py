@@ -9,20 +9,22 @@ the next one. Marks: what is known of it. Report: its words on why it has left i
     ARRIVE     WAITING                   + HELD, where it reports       its   it is there
     FORGET     NOWHERE, if it had come   .                              .     its process has ended
     LEAVE_OUT  EXPECTED                  + LATE                         .     it does not answer
-    CALL_BACK  NOWHERE, if it had come   - LATE HELD                    .     no other is left
+    CALL_BACK  NOWHERE, if it had come   - LATE HELD LAGS               .     no other is left
     LEAVE      .                         .                              its   it left its group
+    LAG        .                         + LAGS                         .     its link is too slow
+    ANSWER     .                         - LAGS                         .     its link is in time
     TELL       .                         + TOLD                         .     it is to go
     EVICT      .                         + EVICTED                      .     it is being ended
     DIFFER     .                         + CORRUPT                      .     its replica is wrong
     SEND_OFF   .                         + SENT_OFF                     .     it ends by itself
     NOTE_END   .                         + NOTED                        .     it has ended
     ASK        .                         .                              none  for all that it has
-    BEGIN      NOWHERE, if WAITING       - LATE and those of a team     none  the next team has it
-    RENEW      NOWHERE, if WAITING       - NOTED LATE, those of a team  none  in a fresh process
+    BEGIN      NOWHERE, if WAITING       - LATE LAGS, those of a team   none  the next team has it
+    RENEW      NOWHERE, if WAITING       - NOTED LATE LAGS, those of a team  none  in a new process
     STAY_OUT   .                         - TOLD, those of a team        none  or does not have it
 
-A dot: as before. Those of a team: EVICTED CORRUPT SENT_OFF HELD. A report that is HELD is that of a
-LATE member, for which the others do not wait.
+A dot: as before. Those of a team: EVICTED CORRUPT SENT_OFF HELD. A report that is HELD is that
+of a LATE member, for which the others do not wait. A rank that LAGS is in no next team.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class Mark(Flag):
     SENT_OFF = auto()  # told to end by itself
     NOTED = auto()  # its end is in the record
     HELD = auto()  # its report does not count
+    LAGS = auto()  # a link of it is too slow to join
 
 
 NO_MARKS = Mark(0)
@@ -83,7 +86,7 @@ class Change(NamedTuple):
 
 _STARTED, _JOINS = frozenset({Place.EXPECTED, Place.WAITING}), frozenset({Place.WAITING})
 _OF_A_TEAM = Mark.EVICTED | Mark.CORRUPT | Mark.SENT_OFF | Mark.HELD
-_BEGINS = Mark.LATE | _OF_A_TEAM
+_BEGINS = Mark.LATE | Mark.LAGS | _OF_A_TEAM
 
 
 @unique
@@ -95,8 +98,10 @@ class Event(Enum):
     ARRIVE = Change(Place.WAITING)
     FORGET = Change(Place.NOWHERE, _STARTED)
     LEAVE_OUT = Change(Place.EXPECTED, adds=Mark.LATE)
-    CALL_BACK = Change(Place.NOWHERE, _STARTED, drops=Mark.LATE | Mark.HELD)
+    CALL_BACK = Change(Place.NOWHERE, _STARTED, drops=Mark.LATE | Mark.HELD | Mark.LAGS)
     LEAVE = Change()
+    LAG = Change(adds=Mark.LAGS)
+    ANSWER = Change(drops=Mark.LAGS)
     TELL = Change(adds=Mark.TOLD)
     EVICT = Change(adds=Mark.EVICTED)
     DIFFER = Change(adds=Mark.CORRUPT)
@@ -197,8 +202,8 @@ class MemberTable:
 
     @property
     def waiting(self) -> set[int]:
-        """Those of them that are there."""
-        return self._at(Place.WAITING)
+        """Those of them that are there, and whose links are in time."""
+        return self._at(Place.WAITING) - self.marked(Mark.LAGS)
 
     @property
     def left(self) -> dict[int, Report]:

@@ -2,6 +2,8 @@
 
 waits    a rank waits in a collective for longer than ``quorum_timeout``: it names one that has
          not come there (the word LATE)
+lags     it has come, and what it sends over an emulated link is on its way for as long in one
+         collective: its receiver names it (LATE, and LAG)
 stopped  a member's process is stopped for as long
 missing  a member does not leave its group for as long, after the others were told to
 """
@@ -13,7 +15,8 @@ from collections.abc import Callable, Collection
 
 from workbench.runs.member_table import Mark
 from workbench.runs.regrouping import Regrouping
-from workbench.shared_memory.control_block import LATE, QUORUM, Control
+from workbench.shared_memory.control_block import LAG, LATE, QUORUM, Control
+from workbench.shared_memory.late_words import Lag, lag_of, late_of
 
 FRESH_S = 0.25  # how old what a rank says may be: it says it again while it waits
 
@@ -34,6 +37,7 @@ class Quorum:
         self._bound, self._control, self._regrouping = bound, control, regrouping
         self._stopped = stopped
         self._since: dict[int, float] = {}  # when a member was first seen stopped
+        self._lags: dict[int, Lag] = {}  # of ranks that were late: what was waited for
         control.words[QUORUM] = round(bound * 1e9)
 
     def late(self) -> set[int] | None:
@@ -59,12 +63,21 @@ class Quorum:
             late = late_of(word, generation, FRESH_S)
             if late is not None and rank not in silent:
                 result.add(late)
+                lag = lag_of(self._control.rank_word(rank, LAG))
+                if lag is not None and lag.rank == late:
+                    self._lags[late] = lag
         return result
 
-
-def late_of(word: int, generation: int, seconds: float) -> int | None:
-    """Return which rank is late by that word; None: no rank in this generation, or it was said
-    longer than ``seconds`` ago.
-    """
-    old = time.monotonic_ns() // 1_000_000 - (word >> 20) > seconds * 1000
-    return None if not word or old or (word >> 10 & 1023) != generation & 1023 else word & 1023
+    def lags(self, rank: int) -> bool:
+        """Return whether a link of a rank that was late, to a member of the team, is too slow now:
+        whether an all-reduce with twice those messages would be late.
+        """
+        if (lag := self._lags.get(rank)) is None:
+            return False
+        for member in self._regrouping.team.members:
+            link = self._control.link(rank, member)
+            ns = 2 * lag.messages * link.latency_ns + lag.nbytes * link.ps_per_byte // 1000
+            if member != rank and (link.down or ns > self._bound * 1e9):
+                return True
+        del self._lags[rank]
+        return False

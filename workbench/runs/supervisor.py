@@ -298,6 +298,8 @@ class Supervisor:
                 self._run._note_lost(rank)
             elif event is Event.LEAVE_OUT:
                 self._run._note(rank, "left out")
+                if self._quorum.lags(rank):
+                    self._table.note(Event.LAG, rank)
                 self.regrouping.call_off()
             elif event is Event.EVICT:
                 corrupt = Mark.CORRUPT in self._table.row(rank).marks
@@ -369,6 +371,8 @@ class Supervisor:
             if self._handles[rank].code is not None:
                 table.note(Event.FORGET, rank)
                 self._run._note_lost(rank)
+        in_time = [rank for rank in table.marked(Mark.LAGS) if not self._quorum.lags(rank)]
+        table.note(Event.ANSWER, *in_time)
         leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
         change = table.waiting or leaves
         if change and not words[REGROUP] and not self.regrouping.called_off:

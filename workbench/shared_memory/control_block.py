@@ -27,6 +27,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
 # NIC_PS is the time of a byte in each host's network card (ps, 0 for unlimited), NIC_RANKS how many
 # ranks share a host; NIC_SLOWNESS the slow motion at which their clocks were last advanced.
+# SOURCE: 1 while the source of all samples is down, as the experiment asks for it.
 (
     ATTENTION,
     HELD,
@@ -49,7 +50,8 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
     NIC_PS,
     NIC_RANKS,
     NIC_SLOWNESS,
-) = range(21)
+    SOURCE,
+) = range(22)
 # Words of a rank.
 # SPARE: the run goes on without this rank.
 # READY: it has joined all groups of its strategy; no rank waits for it in start-up any more.
@@ -59,7 +61,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # EVENTS: a bit for each fault of the experiment whose event has come, by its number.
 # WAITS: it waits for the source of its samples.
 # LEAVES: it was told to go, and asks for a boundary at which all leave their group.
-# LATE: the rank that it waits for in vain (``late_word``).
+# LATE: the rank that it waits for in vain; LAG: how much of it (both: late_words.py).
 # AT_GATE: since when it stands, 0 if it does not; SEEN: the grants that it knew of when it looked.
 # LOADS: it loads samples itself; CORRUPT: 1 + the number (CORRUPTIONS) of what the user wants done
 # to the next that it loads.
@@ -87,7 +89,8 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
     NIC_OUT,
     NIC_IN,
     AGREED,
-) = range(21)
+    LAG,
+) = range(22)
 # Words of a directed link.
 LATENCY_NS, PS_PER_BYTE, DOWN = range(3)
 RUN_WORDS, RANK_WORDS, LINK_WORDS = 24, 24, 4
@@ -101,11 +104,6 @@ STOP_ASKED = -1  # what the driver writes to STOP; rank 0 makes it the first ite
 CHECKPOINT_ASKED = -1  # the same of CHECKPOINT
 REGROUP_ASKED = -1  # and of REGROUP
 SLICE = 0.05  # seconds: the longest that a thread blocks without looking around
-
-
-def late_word(rank: int, generation: int) -> int:
-    """Return the word that says that ``rank`` is late in a generation, now: see runs/quorum.py."""
-    return (time.monotonic_ns() // 1_000_000) << 20 | (generation & 1023) << 10 | rank
 
 
 class Control:

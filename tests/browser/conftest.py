@@ -41,6 +41,17 @@ SPARING = {
     "labconfig/page_config.json": {"buildAvailable": False, "buildCheck": False},
     "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": {"jupyter_lsp": False}}},
 }
+# A screen of 20 frames per second: at 60, drawing in software takes most of a core.
+FRAMES = """(() => {
+  const [next, cancel] = [requestAnimationFrame, cancelAnimationFrame].map((f) => f.bind(window));
+  const asked = new Map();
+  window.requestAnimationFrame = (draw) => {
+    const frame = (at) => (asked.delete(id), draw(at));
+    const id = setTimeout(() => asked.set(id, next(frame)), 35);
+    return id;
+  };
+  window.cancelAnimationFrame = (id) => (clearTimeout(id), cancel(asked.get(id)));
+})()"""
 PATIENCE = 180.0  # seconds for what comes at once, unless the cores have other work
 LOCAL = (
     "http://127.0.0.1",
@@ -87,6 +98,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Watched]]:
         context = browser.new_context(**options)
         context.set_default_timeout(1000 * PATIENCE)
         context.set_default_navigation_timeout(1000 * PATIENCE)
+        context.add_init_script(FRAMES)
         page = context.new_page()
         watched = Watched(page)
         page.on(
@@ -118,7 +130,7 @@ def answers(
         if process.poll() is not None:
             break
         try:
-            urllib.request.urlopen(url, timeout=2).close()
+            urllib.request.urlopen(url, timeout=20).close()
             return
         except OSError:
             time.sleep(0.2)

@@ -25,11 +25,12 @@ FOCUSED = """() => {
   while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
   return at?.getAttribute("aria-label") ?? at?.innerText ?? "";
 }"""  # what has the focus, in parts of the page too
+GROUNDS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SOURCES = "(all) => all.map((one) => one.currentSrc)"
 
 
 def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_page: Open) -> None:
-    page = open_page().page
+    page = open_page(reduced_motion="reduce").page
     page.goto(web_app)
     page.locator("button.main.large", has_text="Start").wait_for()
     kinds = page.locator("details.kind")
@@ -51,7 +52,7 @@ def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_pa
 def test_cards_are_one_stop_and_arrows_lead_from_card_to_card(
     web_app: str, open_page: Open
 ) -> None:
-    page = open_page(viewport={"width": 1440, "height": 900}).page
+    page = open_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce").page
     page.goto(web_app)
     search = page.get_by_label("Search the presets")
     search.wait_for()
@@ -76,21 +77,20 @@ def test_cards_are_one_stop_and_arrows_lead_from_card_to_card(
     assert focused("Tab").startswith("Server: SSP")  # where the reader was
 
 
-@pytest.mark.parametrize("ground", ["light", "dark"])
-def test_eight_recorded_runs_move_on_the_ground_of_the_page(
-    web_app: str, open_page: Open, ground: Literal["light", "dark"]
-) -> None:
+def test_eight_recorded_runs_move_on_the_ground_of_the_page(web_app: str, open_page: Open) -> None:
     page = open_page().page
-    page.emulate_media(color_scheme=ground, reduced_motion="no-preference")
+    page.emulate_media(color_scheme="light", reduced_motion="no-preference")
     page.goto(web_app)
     page.locator(".living .card").first.wait_for()
-    images = page.locator(f".living .on-{ground} img")
-    wait_for(lambda: images.evaluate_all(LOADED) == len(GALLERY), "all eight pictures")
-    assert page.locator(".living img").locator("visible=true").count() == len(GALLERY)
-    moves, stands = f".{ground}.webp", f".{ground}.still.webp"
-    assert all(moves in source for source in images.evaluate_all(SOURCES))
-    page.emulate_media(reduced_motion="reduce")
-    wait_for(lambda: all(stands in one for one in images.evaluate_all(SOURCES)), "stills")
+    for ground in GROUNDS:
+        page.emulate_media(color_scheme=ground, reduced_motion="no-preference")
+        images = page.locator(f".living .on-{ground} img")
+        wait_for(lambda: images.evaluate_all(LOADED) == len(GALLERY), "all eight pictures")  # noqa: B023
+        assert page.locator(".living img").locator("visible=true").count() == len(GALLERY)
+        moves, stands = f".{ground}.webp", f".{ground}.still.webp"
+        assert all(moves in source for source in images.evaluate_all(SOURCES))
+        page.emulate_media(color_scheme=ground, reduced_motion="reduce")
+        wait_for(lambda: all(stands in one for one in images.evaluate_all(SOURCES)), "stills")  # noqa: B023
 
 
 def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
@@ -115,6 +115,7 @@ def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
     assert known(started(page), "run")["ranks"] == presets()["Server: SSP"].experiment.ranks
 
 
+@pytest.mark.full
 def test_a_card_whose_run_is_refused_grows_by_the_refusal_alone(
     serve: Callable[..., str], open_page: Open
 ) -> None:

@@ -101,10 +101,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_starts(tmp_pa
         (["stacks", "--full", "--json"], "--full"),
     ],
 )
-def test_an_option_without_effect_is_refused(words: list[str], idle: str, tmp_path: Path) -> None:
+def test_an_option_without_effect_is_refused(
+    words: list[str], idle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wb.Experiment(ranks=2, iterations=1).to_yaml(tmp_path / "a.yaml")
-    done = workbench(*words, cwd=tmp_path)
-    assert done.returncode == 1 and f"no {idle}" in done.stderr, done.stderr
+    done = in_this_process(monkeypatch, *words, cwd=tmp_path)
+    assert done.exit_code == 1 and f"no {idle}" in done.stderr, done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["a.yaml"]
 
 

@@ -115,7 +115,9 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert "2 · naive</th>" in lab.past._table.value and "wb-line-key" in lab.past._table.value
     assert " ★" in lab.past._table.value
     wait_for(lambda: len(lab.charts.figure.data) == 3 + 4, "their losses")
-    long = Compared("Long", "?", lambda: {"a": ring.replace(iterations=100_000), "b": ring})
+    long = Compared(
+        "Long", "?", lambda: {"a": ring.replace(iterations=100_000, pad_compute="20 ms"), "b": ring}
+    )
     lab._start_comparison(long)
     wait_for(lambda: "Run 1 of 2, a: iteration" in lab.status.value, "the first run")
     assert lab.stop_button.layout.display == "", "one Stop for all of its runs"
@@ -144,7 +146,7 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
 
 
 def test_stop_ends_it_and_another_one_may_start(lab: Lab) -> None:
-    small(lab, iterations=100_000)
+    small(lab, iterations=100_000, pad_compute="20 ms")
     lab.start()
     assert lab.start_button.disabled and not lab.stop_button.disabled
     first = lab.run
@@ -169,7 +171,7 @@ def test_a_run_that_the_stage_begins_as_one_ends_can_be_stopped(
 
     def late(words: str, **more: bool) -> None:
         if "Done" in words and lab.run is first:
-            small(lab, iterations=100_000)
+            small(lab, iterations=100_000, pad_compute="20 ms")
             lab._on_start({})
         say(words, **more)
 
@@ -210,7 +212,7 @@ def test_the_stage_can_start_a_run(lab: Lab) -> None:
 def test_closing_it_ends_what_it_still_runs() -> None:
     others = threading.enumerate()
     lab = wb.lab()
-    small(lab, iterations=100_000)
+    small(lab, iterations=100_000, pad_compute="20 ms")
     lab.start()
     run = lab.run
     wait_for(lambda: run.iteration > 2, "iterations")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,16 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
         batch_size=12,
         threads=1,
         chunk_bytes=512,
+        pad_compute="50 ms",
         timeout="10 min",  # no host is given up because it is slow
         launcher=launcher,
     )
     with over_in_the_end(wb.run(exp)) as run:
         training(run, 1)
+        reader = Reader(run)
         rate()[0] = RATE
         until(
-            lambda: missing(run) > 1.25 * LEAST / RECORD_BYTES or run.done,
+            lambda: reader.missing() > 1.25 * LEAST / RECORD_BYTES or run.done,
             what="a backlog",
             every=0.2,
         )
@@ -76,7 +79,7 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
         rate()[0] = float("inf")
         until(lambda: "coarser" in run.store.metadata or run.done, what="word of it")
         coarse = run.iteration
-        until(lambda: full_since(run.events) > coarse or run.done, what="all rows again", every=0.5)
+        until(lambda: reader.full_since() > coarse or run.done, what="all rows again", every=0.5)
         run.stop()
         result = run.wait(PATIENCE)
     assert result.ok and run.dropped == 0
@@ -97,21 +100,32 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
         assert laws.check_events(events) == []
 
 
-def missing(run: wb.Run) -> int:
-    """Return how many rows the driver has of rank 0 and not of rank 1, which makes as many."""
-    counts = run.events["rank"].value_counts()
-    have = dict(counts.iter_rows())
-    return int(have.get(0, 0) - have.get(1, 0))
+class Reader:
+    """How many rows each rank has, and of them how many sends in which iteration, so far: each row
+    is read once, for a look at all of them takes longer and longer.
+    """
 
+    def __init__(self, run: wb.Run) -> None:
+        self._store, self._position = run.store, 0
+        self._rows, self._sends = Counter[int](), Counter[tuple[int, int]]()
 
-def full_since(events: pl.DataFrame) -> int:
-    """Return the newest iteration of which rank 1's record is as fine as rank 0's; -1: none."""
-    sends = events.filter(pl.col("kind") == "send", pl.col("iteration") >= 0)
-    counts = sends.group_by("iteration").agg(
-        *((pl.col("rank") == rank).sum().alias(str(rank)) for rank in (0, 1))
-    )
-    same = counts.filter(pl.col("0") == pl.col("1"))["iteration"].max()
-    return -1 if same is None else int(same)  # type: ignore[arg-type]
+    def _read(self) -> None:
+        rows, self._position = self._store.since(self._position)
+        self._rows.update(dict(rows["rank"].value_counts().iter_rows()))
+        sends = rows.filter(pl.col("kind") == "send", pl.col("iteration") >= 0)
+        counts = sends.group_by("iteration", "rank").len()
+        self._sends.update({(at, rank): count for at, rank, count in counts.iter_rows()})
+
+    def missing(self) -> int:
+        """Return how many rows the driver has of rank 0 and not of rank 1, which makes as many."""
+        self._read()
+        return self._rows[0] - self._rows[1]
+
+    def full_since(self) -> int:
+        """Return the newest iteration of which rank 1's record is as fine as rank 0's; -1: none."""
+        self._read()
+        same = (at for at, rank in self._sends if self._sends[at, 0] == self._sends[at, 1])
+        return max(same, default=-1)
 
 
 def rows_of(count: int, first: int = 1) -> np.ndarray:

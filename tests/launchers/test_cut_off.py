@@ -153,6 +153,7 @@ def test_a_host_that_is_cut_off_is_named_and_nothing_is_lost_or_twice(launcher: 
         ]
 
 
+@pytest.mark.full
 def test_an_agent_that_waits_long_for_the_others_calls_again_and_its_rank_trains(
     launcher: str,
 ) -> None:

@@ -27,6 +27,7 @@ from workbench.shared_memory.control_block import Control
 from workbench.views.pages.figures import comparison
 
 SMALL = {"ranks": 2, "iterations": 12, "batch_size": 16}
+LONG = {"iterations": 100_000, "pad_compute": "10 ms"}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def history() -> Iterator[History]:
     kept = History()
     kept.add(wb.run(wb.Experiment(**SMALL)), "By ring")
     kept.add(wb.run(wb.Experiment(**SMALL | {"all_reduce": "naive", "ranks": 3})))
-    stopped = wb.run(wb.Experiment(**SMALL | {"iterations": 100_000}))
+    stopped = wb.run(wb.Experiment(**SMALL | LONG))
     kept.add(stopped, "Stopped")
     training(stopped)
     stopped.stop()
@@ -99,7 +100,7 @@ def test_states_are_told_apart(history: History) -> None:
 
 def test_a_live_run_says_how_far_it_is_without_its_events_being_read() -> None:
     kept = History()
-    past = kept.add(wb.run(wb.Experiment(**SMALL | {"iterations": 100_000})))
+    past = kept.add(wb.run(wb.Experiment(**SMALL | LONG)))
     assert past.title == "data_parallel, ring, 2 ranks"
     until(lambda: past.summary()["iterations"] >= 9, 30, "nine iterations")
     summary = past.summary()

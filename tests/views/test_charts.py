@@ -148,7 +148,7 @@ def chart_threads() -> list[str]:
 
 @pytest.mark.full
 def test_charts_follow_a_run_to_its_end() -> None:
-    run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16))
+    run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16, pad_compute="10 ms"))
     live = run.charts("loss", "overhead")
     assert repr(live) == "Charts(loss, overhead)"
     lengths = set()
@@ -167,7 +167,7 @@ def test_charts_follow_a_run_to_its_end() -> None:
 
 
 def test_charts_that_are_closed_leave_no_thread_and_the_run_goes_on() -> None:
-    run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16))
+    run = wb.run(wb.Experiment(ranks=2, iterations=100_000, batch_size=16, pad_compute="10 ms"))
     live = run.charts()
     assert len(live.names) == 5
     live.figure  # noqa: B018 - as a page does

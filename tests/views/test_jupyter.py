@@ -179,7 +179,7 @@ def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel, tmp_path:
 
 RUN = """
 import workbench as wb
-run = wb.run(wb.Experiment(ranks=2, iterations=1_000_000))
+run = wb.run(wb.Experiment(ranks=2, iterations=1_000_000, pad_compute="10 ms"))
 run
 """
 STOP = """

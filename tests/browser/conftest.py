@@ -361,7 +361,7 @@ def wait_for(look: Callable[[], object], what: str, seconds: float = PATIENCE) -
     while time.monotonic() < deadline:
         if result := look():
             return result
-        time.sleep(0.05)
+        time.sleep(0.1)
     pytest.fail(f"not seen within {seconds:.0f} s: {what}")
 
 

@@ -43,7 +43,7 @@ DARK = """() => window.jupyterapp.commands
 # Its ranks leave the cores to the page.
 LONG = """import workbench as wb
 
-run = wb.run(wb.Experiment(ranks=4, iterations=100_000, pad_compute="50 ms"))
+run = wb.run(wb.Experiment(ranks=3, iterations=100_000, pad_compute="100 ms"))
 run.view("collectives")"""
 # anywidget waits two seconds for a widget's module: as on a page that stands still for so long.
 TOO_LATE = """

@@ -265,6 +265,7 @@ def test_a_card_moves_is_found_by_its_words_and_runs(
     box = opened(lab, page, scheme)
     cards = box.locator(".wb-card").locator("visible=true")
     wait_for(lambda: box.locator(".wb-living img").evaluate_all(LOADED) == 8, "eight pictures")
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # they stand still now
     assert cards.count() == 8
     picture(box, f"laboratory-gallery-{scheme}")
     search = box.get_by_label("Search the presets")

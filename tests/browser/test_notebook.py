@@ -14,7 +14,7 @@ from tests.browser.conftest import ROOT, Watched, calls, known, sees_chunks_move
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 LONG = """import workbench as wb
 
-run = wb.run(wb.Experiment(ranks=4, iterations=100_000, pad_compute="50 ms"))
+run = wb.run(wb.Experiment(ranks=2, iterations=100_000, pad_compute="100 ms"))
 run.view("collectives")"""
 Open = Callable[..., Watched]
 
@@ -33,7 +33,7 @@ def lab_folder(tmp_path: Path) -> Path:
 def test_widgets_live_and_stored_pictures_are_shown(lab: str, open_page: Open) -> None:
     assert find_spec("notebook"), "Notebook 7 is not installed: pip install -e '.[test]'"
     plain = lab.replace("/lab/tree/", "/notebooks/")
-    watched = open_page()
+    watched = open_page(reduced_motion="reduce")  # the cards' pictures stand still
     page = watched.page
     page.goto(plain.format("01_ring_all_reduce.ipynb"), wait_until="domcontentloaded")
     picture = page.locator(".jp-OutputArea-output img, .jp-OutputArea-output svg").first
@@ -52,7 +52,9 @@ def test_widgets_live_and_stored_pictures_are_shown(lab: str, open_page: Open) -
     stage.scroll_into_view_if_needed()
     wait_for(lambda: known(stage, "state") == "running", "live while it runs")
     wait_for(lambda: calls(stage), "a first call")
+    page.emulate_media(reduced_motion="no-preference")
     sees_chunks_move(stage)
+    page.emulate_media(reduced_motion="reduce")
     page.locator(".jp-OutputArea-output").get_by_text("Ring of four").first.wait_for()
     assert {*watched.errors} <= its_own
     watched.errors.clear()

@@ -120,7 +120,7 @@ class Viewer:
                 batch.append([message.header, body])
             if batch:
                 self.page.evaluate("(all) => window.take(all)", json.dumps(batch))
-            self.page.wait_for_timeout(20)
+            self.page.wait_for_timeout(50)
             assert settled_at or time.monotonic() < deadline, f"not seen in {seconds} s: {what}"
             if not settled_at and condition():
                 settled_at = time.monotonic() + 0.4

@@ -83,7 +83,9 @@ def test_a_link_carries_the_spec_and_never_code(web_app: str, open_page: Open) -
     assert other.url.startswith(web_app) and "run?id" not in other.url
 
 
-def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> None:
+def test_what_is_wrong_is_said_at_its_field_and_values_are_picked(
+    web_app: str, open_page: Open
+) -> None:
     page = open_page().page
     start_page(page, web_app)
     choose(page, "Two ranks", ranks="many")
@@ -97,11 +99,10 @@ def test_what_is_wrong_is_said_at_its_field(web_app: str, open_page: Open) -> No
     page.locator("#field-ranks").fill("3")
     wait_for(lambda: "ranks=3" in page.locator("pre").inner_text(), "the code, once it is right")
     assert page.locator("#field-ranks").get_attribute("aria-invalid") == "false"
+    values_and_lines_are_picked_and_others_typed(page)
 
 
-def test_values_and_lines_are_picked_and_others_typed(web_app: str, open_page: Open) -> None:
-    page = open_page().page
-    start_page(page, web_app)
+def values_and_lines_are_picked_and_others_typed(page: Page) -> None:
     choose(page, "Ring of four")
     again = page.get_by_role("button", name="Change first: Ring of four", exact=True)
     pressed = "(one) => { one.click(); return one.getAttribute('aria-pressed'); }"

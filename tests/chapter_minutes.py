@@ -33,7 +33,7 @@ AFTER = {  # chapter -> those that it takes for granted
     "11": "11b",
     "13": "14",
     "14": "14b",
-    "15": "16 17",
+    "15": "15b 16 17",
     "18": "19",
 }
 

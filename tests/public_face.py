@@ -157,6 +157,7 @@ FACE: dict[str, dict[str, str]] = {
         "microbatch": "count?",
         "memory_limit": "size?",
         "peaks": "nothing?",
+        "memory_weight": "share?",
     },
     "walk": {"run": "nothing", "steps": "nothing?", "scene": "text", "step": "count"},
     "why": {"operation": "nothing", "nbytes": "bytes", "ranks": "nothing", "network": "nothing?"},

@@ -42,6 +42,7 @@ KINDS: dict[str, set[str]] = {  # which of these values are right
     "rank": {"0"},
     "real": {"-1", "0", "2.5", "10**18"},
     "factor": {"2.5"},
+    "share": {"0"},
     "reals": {"[]", "a tensor"},
     "seconds": {"-1", "0", "2.5", "inf", "10**18"},
     "duration": {"0"},

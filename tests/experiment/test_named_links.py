@@ -27,6 +27,8 @@ def test_they_are_as_fast_as_their_data_sheets_say() -> None:
     assert bytes_per_second["1 GbE"] == 125e6
     assert bytes_per_second["InfiniBand NDR"] == 50e9 and bytes_per_second["NVLink"] == 450e9
     assert bytes_per_second["100 GbE"] == bytes_per_second["100 GbE, RDMA"]
+    generations = [bytes_per_second[f"InfiniBand {one}"] for one in ("EDR", "HDR", "NDR", "XDR")]
+    assert generations == [12.5e9 * 2**at for at in range(4)], "twice as fast each time"
 
 
 def test_rdma_moves_the_boundary_between_steps_and_bytes() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import mean
 from typing import Any
 
+from workbench.common.errors import WorkbenchError, short
+from workbench.common.names import listed
 from workbench.exercises.answers import function, number
 from workbench.exercises.exercise import Exercise
+from workbench.exercises.grade import call
 from workbench.exercises.recorded import finished
-from workbench.exercises.verdict import Finding, equal
+from workbench.exercises.verdict import Finding, at_least, equal
+from workbench.exercises.ways import CHOICES, incidents
 from workbench.experiment.checkpoint import Checkpoint
 from workbench.experiment.faults import Kill
 from workbench.experiment.spec import Experiment
@@ -54,6 +59,25 @@ def done_again(answer: float) -> list[Finding]:
     return [equal("iterations", lost, answer, why)]
 
 
+def skip_wait_abandon_stop(rule: Callable[..., Any]) -> list[Finding]:
+    """Judge a rule by the recorded goodput of what it chooses for ten incidents."""
+    recorded, chosen = incidents(), []
+    for incident, goodput in recorded:
+        choice = call(rule, dict(incident))
+        if choice not in CHOICES:
+            raise WorkbenchError(
+                f"rule({incident}) returned {short(choice)}: it returns one of {listed(CHOICES)}"
+            )
+        chosen.append(goodput[choice])
+    ended = sum(not one for one in chosen)
+    best = mean(max(goodput.values()) for _, goodput in recorded)
+    why = "Waiting, leaving out and restarting each cost something else: compare the seconds."
+    return [
+        equal("jobs that do not end well", 0, ended, "Nothing that ends a job is worth its cost."),
+        at_least("mean goodput", round(0.95 * best, 3), round(mean(chosen), 3), why),
+    ]
+
+
 EXERCISES = (
     Exercise(
         name="15.1",
@@ -87,5 +111,39 @@ EXERCISES = (
             """,
         hint="After which iterations is there a checkpoint?",
         solution="Three: 11, 12 and 13. The newest checkpoint was written after iteration 10.",
+    ),
+    Exercise(
+        name="15.3",
+        title="Skip, wait, abandon or stop",
+        difficulty=2,
+        minutes=15,
+        takes=function("rule(incident)"),
+        judge=skip_wait_abandon_stop,
+        task="""
+            Write the rule that decides. `incident` is a dictionary: `what` ("sample", "source",
+            "links" or "rank"), `seconds` (how long it is expected to last, `math.inf` if it does
+            not end by itself), `struck` of `ranks` are affected, and `restart_seconds`. Return
+            "skip" (leave the minibatch out), "wait", "abandon" (go on without those ranks) or
+            "stop" (give the machines back, and resume from the checkpoint on others).
+
+            Ten incidents were recorded under each of the four choices. The grader takes the
+            goodput of what you choose: at least 95% of the best.
+            """,
+        hint="Which choices can help at all against each `what`? Which of those is cheapest, and "
+        "for how many seconds?",
+        solution="""
+            ```python
+            def rule(incident):
+                if incident["what"] == "sample":
+                    return "skip"
+                if incident["what"] == "source":
+                    return "wait" if incident["seconds"] < incident["restart_seconds"] else "stop"
+                return "wait" if incident["seconds"] < 1 else "abandon"
+            ```
+
+            Waiting does not mend a sample, and no other rank can read a data set that is away.
+            Abandoning costs half a second to notice and a new group, so a rank that is late for
+            less is worth waiting for.
+            """,
     ),
 )

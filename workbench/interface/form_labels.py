@@ -71,6 +71,7 @@ OPTION_PLACES = {
     "schedule": ("Schedule", "", False),
     "microbatches": ("Microbatches", "", False),
     "split": ("Split", "", False),
+    "memory_weight": ("Weight of memory", "", True),
     "stages_per_rank": ("Stages of a rank", "", False),
     "replicas": ("Replicas", "", False),
     "restored_from": ("Lost keys come from", "", True),

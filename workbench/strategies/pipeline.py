@@ -36,7 +36,10 @@ TRAITS = Traits(
     scene="pipeline",
     together="Each holds a part of the layers: activations go on from stage to stage, and "
     "gradients come back.",
-    idle=(("buddy_every", "recovery", ("abort", "restart")),),
+    idle=(
+        ("buddy_every", "recovery", ("abort", "restart")),
+        ("memory_weight", "split", ("layers",)),
+    ),
 )
 ENOUGH = 2  # iterations of a named schedule without flush that tell whether it can be
 MOST_CHECKED = 100_000  # actions that the constructor looks at: a second's work
@@ -49,6 +52,7 @@ class Config:
     schedule: str | Source | tuple[tuple[str, ...], ...] = "1f1b"  # a name, a grid, or your own
     microbatches: int = 8  # parts of a replica's minibatch, one after the other through the stages
     split: str | tuple[str, ...] = "auto"  # by costs; "layers", or layers that begin stages
+    memory_weight: float = 0.0  # of split="auto": 0 balances computing, 1 memory, or between them
     stages_per_rank: int = 1  # more: smaller stages, a shorter bubble, more messages
     replicas: int = 1  # of the whole pipeline, each with its part of the minibatch (data parallel)
     buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
@@ -57,6 +61,10 @@ class Config:
         for name in ("microbatches", "stages_per_rank", "replicas"):
             if getattr(self, name) < 1:
                 raise SpecError.at(name, "must be 1 or more", getattr(self, name))
+        if not 0 <= self.memory_weight <= 1:
+            raise SpecError.at(
+                "memory_weight", "must be 0 (computing) to 1 (memory)", self.memory_weight
+            )
         if self.buddy_every < 0:
             raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import default_collate
 
-from workbench.common.arguments import Count, Counts, Cuts, Size, Stages, checked
+from workbench.common.arguments import Count, Counts, Cuts, Share, Size, Stages, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import size_bytes
 from workbench.experiment.optimizers import states
@@ -166,17 +166,18 @@ def split(
     *,
     memory_limit: Size | None = None,
     peaks: Counts | None = None,
+    memory_weight: Share | None = None,
 ) -> Split:
     """Trace, measure and cut a model, here and now; nothing is trained.
 
     what          an Experiment (its task, seed, dtype, optimizer and memory_limit), a task's name,
                   or a task
     stages        how many; 4, if not given
-    how           "auto" (if not given), "layers", or a list of the layers with which a new stage
-                  begins
+    how           "auto" (if not given), "layers", or a list of the layers that begin a stage
     microbatch    samples on which the layers are measured; 8, if not given
     memory_limit  of each rank, such as "20 MB"
     peaks         most microbatches in flight, by stage; those of 1F1B, if not given
+    memory_weight of "auto": 0, if not given, balances computing, 1 memory, between them both
 
     What is not given is as an Experiment of stages has it: what it would run is shown. Measures
     with the Experiment's threads, or those that each of ``stages`` ranks would have on this
@@ -195,6 +196,7 @@ def split(
         if stages in (None, schedule.stages):
             stages, rank_of = schedule.stages, schedule.rank_of
             how, peaks = how or config.split, peaks or schedule.peaks
+            memory_weight = config.memory_weight if memory_weight is None else memory_weight
         microbatch = microbatch or -(-exp.batch_size // (config.replicas * config.microbatches))
     stages, how, microbatch = 4 if stages is None else stages, how or "auto", microbatch or 8
     in_flight = tuple(peaks) if peaks is not None else tuple(range(stages, 0, -1))
@@ -212,6 +214,7 @@ def split(
         limit_bytes=limit,
         state_factor=state,
         rank_of=rank_of,
+        memory_weight=memory_weight or 0.0,
     )
     needs = memories(Costs(profile, state_factor=state), cut.starts, in_flight)
     return Split(profile, cut, microbatch, in_flight, tuple(map(round, needs)))

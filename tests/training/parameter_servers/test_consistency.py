@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -357,6 +358,28 @@ def test_descent_with_stale_gradients_diverges_beyond_the_largest_rate(staleness
         for factor in (0.98, 1.02)
     )
     assert below < 0.1 and above > 10
+
+
+@pytest.mark.parametrize(("workers", "staleness"), [(1, 0), (4, 0), (4, 3), (8, 9)])
+def test_descent_under_ssp_stays_below_its_regret_bound(workers: int, staleness: int) -> None:
+    """On |x - a| for drawn a, with gradients as old as they may be, for many seeds."""
+    updates, old = 2_000, (2 * staleness + 1) * (workers - 1)  # the most that a read may lack
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        targets = draw.uniform(-0.5, 0.5, updates)
+        xs, x = [0.5], 0.5
+        for at, target in enumerate(targets, 1):
+            seen = xs[max(0, len(xs) - 1 - old)]
+            rate = theory.ssp_rate(at, workers, staleness)
+            x = float(np.clip(x - rate * np.sign(seen - target), -0.5, 0.5))
+            xs.append(x)
+        best = np.abs(np.median(targets) - targets).sum()
+        regret = np.abs(np.array(xs[:-1]) - targets).sum() - best
+        assert regret <= theory.regret_bound(updates, workers, staleness)
+    growth = [theory.regret_bound(n, workers, staleness) / n for n in (100, 400)]
+    assert growth[0] == pytest.approx(2 * growth[1]), "per update it falls as 1/sqrt(n)"
+    more = theory.regret_bound(100, workers, 4 * staleness + 3)
+    assert more == pytest.approx(2 * theory.regret_bound(100, workers, staleness))
 
 
 def test_more_workers_than_a_server_can_serve_are_not_faster() -> None:

@@ -105,6 +105,38 @@ def test_memory_moves_the_cut_toward_the_stage_with_fewer_in_flight() -> None:
     assert needs == (2 * 10 * 4 + 2 * 60, 4 * 10 * 4 + 120)
 
 
+@given(problems(), st.sampled_from([0.25, 0.5, 1.0]))
+def test_no_cut_balances_time_and_memory_better(problem: tuple, weight: float) -> None:
+    profile, stages, peaks, _ = problem
+    costs = Costs(profile, seconds_per_byte=0.1, latency_s=0.5)
+    count = len(profile.layers)
+    boundaries = [i + 1 for i, refusal in enumerate(profile.refusals) if refusal is None]
+    all_s, all_bytes = costs.seconds(0, count), costs.memory(0, count, 1)
+
+    def share(starts: tuple[int, ...]) -> float:
+        each = zip(starts, (*starts[1:], count), memories(costs, starts, peaks), strict=True)
+        return max(
+            (1 - weight) * costs.seconds(a, b) / all_s + weight * nbytes / all_bytes
+            for a, b, nbytes in each
+        )
+
+    settings = {"seconds_per_byte": 0.1, "latency_s": 0.5, "peaks": peaks}
+    cut = choose(profile, stages, "auto", memory_weight=weight, **settings)
+    every = [(0, *chosen) for chosen in combinations(boundaries, stages - 1)]
+    assert share(cut.starts) == pytest.approx(min(map(share, every)))
+
+
+def test_the_weight_of_memory_moves_the_cut_from_equal_seconds_to_equal_bytes() -> None:
+    profile = line([4, 1, 1, 1, 1], kept=[10] * 5)
+    settings = {"latency_s": 0, "seconds_per_byte": 0, "peaks": (1, 1)}
+    starts = [
+        choose(profile, 2, "auto", memory_weight=weight, **settings).starts for weight in (0, 1)
+    ]
+    assert starts[0] == (0, 1)
+    needs = memories(Costs(profile), starts[1], (1, 1))
+    assert max(needs) < max(memories(Costs(profile), starts[0], (1, 1)))
+
+
 def test_a_rank_with_several_stages_shares_its_limit() -> None:
     profile = line([1] * 8, kept=[30] * 8)
     settings = {"peaks": (1,) * 4, "rank_of": (0, 1, 0, 1)}

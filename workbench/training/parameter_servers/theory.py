@@ -104,3 +104,27 @@ def delayed_descent(
     for _ in range(updates):
         x.append(x[-1] - lr * curvature * x[-1 - staleness])
     return [abs(value) for value in x[staleness:]]
+
+
+def regret_bound(
+    updates: int, workers: int, staleness: int, diameter: float = 1.0, lipschitz: float = 1.0
+) -> float:
+    """Return the most that descent under SSP loses in ``updates``, summed, against the best x:
+    4·F·L·sqrt(2·(staleness + 1)·workers·updates).
+
+    For convex losses whose gradients are no longer than L, over x no further apart than sqrt(2)·F
+    (D(x, x') = |x - x'|²/2 is at most F²), at the rate of ``ssp_rate``. Per update the loss falls
+    as 1/sqrt(updates): the same power as without staleness, times sqrt(staleness + 1).
+    Paper  Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+           Server", NIPS 2013, theorem 1.
+    """
+    return 4 * diameter * lipschitz * math.sqrt(2 * (staleness + 1) * workers * updates)
+
+
+def ssp_rate(
+    update: int, workers: int, staleness: int, diameter: float = 1.0, lipschitz: float = 1.0
+) -> float:
+    """Return the learning rate of an update, counted from 1, under which ``regret_bound`` holds:
+    F / (L·sqrt(2·(staleness + 1)·workers·update)).
+    """
+    return diameter / (lipschitz * math.sqrt(2 * (staleness + 1) * workers * update))

@@ -59,6 +59,7 @@ def _chosen(job: Job, config: Options, schedule: Schedule, profile: Profile) -> 
         limit_bytes=room,
         state_factor=costs.state_factor,
         rank_of=schedule.rank_of,
+        memory_weight=config.memory_weight,
         **_link(job),
     )
     if limit is not None:

@@ -13,8 +13,13 @@ memory limit only stages count that stay below it:
     parameters x (2 + state)  +  activations of a microbatch x the most that are in flight there
     (parameter, gradient, optimizer state)                      (of the schedule, by stage)
 
+With a ``memory_weight`` w the largest stage counts by (1 - w) x its share of the model's seconds +
+w x its share of the model's bytes: 0 balances computing, 1 memory.
+
 Source  Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019,
-        section 3.1, without its replicated stages.
+        section 3.1, without its replicated stages. ``memory_weight`` is named as in Amazon
+        SageMaker's model parallelism library,
+        https://docs.aws.amazon.com/sagemaker/latest/dg/model-parallel.html
 """
 
 from __future__ import annotations
@@ -124,6 +129,7 @@ def choose(
     seconds_per_byte: float = SECONDS_PER_BYTE,
     latency_s: float = LATENCY_S,
     rank_of: Sequence[int] | None = None,
+    memory_weight: float = 0.0,
 ) -> Cut:
     """Cut the model into ``stages``.
 
@@ -132,6 +138,7 @@ def choose(
               a list of the layers (or modules) with which a new stage begins, one fewer than stages
     peaks     most microbatches in flight, by stage (1 each, if not given)
     rank_of   the rank of each stage, where a rank has several: the limit is the rank's
+    memory_weight  of "auto": 0 balances computing, 1 memory, between them both
 
     Raises SpecError where there is no such cut.
     """
@@ -159,7 +166,8 @@ def choose(
     else:
         in_flight = tuple(peaks or (1,) * stages)
         limit = math.inf if limit_bytes is None else limit_bytes
-        starts = _auto(costs, boundaries, in_flight, limit, tuple(rank_of or range(stages)))
+        ranks = tuple(rank_of or range(stages))
+        starts = _auto(costs, boundaries, in_flight, limit, ranks, memory_weight)
     cut = Cut(starts, count, tuple(names[i] for i in starts))
     if costs is None:
         return cut
@@ -192,12 +200,16 @@ def _auto(
     peaks: tuple[int, ...],
     limit: float,
     rank_of: tuple[int, ...],
+    memory_weight: float,
 ) -> Starts:
-    """Return the fastest cut within the limit; of several, that with the fewest bytes sent."""
+    """Return the best cut within the limit; of several, that with the fewest bytes sent."""
     # Where a rank has several stages, they share its limit: first as if each had all of it, then,
     # where their sum is too much, an equal part each.
     for bound in dict.fromkeys((limit, limit * len(set(rank_of)) / len(peaks))):
-        starts = _fastest(costs, boundaries, peaks, bound)
+        if memory_weight:
+            starts = _balanced(costs, boundaries, peaks, bound, memory_weight)
+        else:
+            starts = _fastest(costs, boundaries, peaks, bound)
         if starts is None:
             break
         if max(_by_rank(memories(costs, starts, peaks), rank_of).values()) <= limit:
@@ -234,6 +246,25 @@ def _fastest(
 
     fewest = _best(boundaries, len(peaks), across, lambda x, y: x + y)
     return (fewest or result)[1]
+
+
+def _balanced(
+    costs: Costs, boundaries: list[int], peaks: tuple[int, ...], bound: float, weight: float
+) -> Starts | None:
+    """Return the cut whose largest share of seconds and bytes is smallest, with stages below
+    ``bound`` bytes; None where there is none.
+    """
+    end = boundaries[-1]
+    all_s, all_bytes = costs.seconds(0, end) or 1.0, costs.memory(0, end, 1) or 1.0
+
+    def share(start: int, end: int, stage: int) -> float:
+        nbytes = costs.memory(start, end, peaks[stage])
+        if nbytes > bound:
+            return math.inf
+        return (1 - weight) * costs.seconds(start, end) / all_s + weight * nbytes / all_bytes
+
+    best = _best(boundaries, len(peaks), share, max)
+    return None if best is None else best[1]
 
 
 def brief(nbytes: float) -> str:

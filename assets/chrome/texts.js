@@ -7,10 +7,10 @@
  * @typedef {import("./stage.js").Look} Look
  */
 import { whyNot } from "../engine/actions.js";
-import { badge, factsOf, meter } from "../engine/format.js";
+import { badge, factsOf, grouped, meter } from "../engine/format.js";
 import { heldWithin } from "../engine/holds.js";
 import { iterationThen } from "../engine/iteration_then.js";
-import { behindOf } from "../engine/player.js";
+import { behindOf, isOver } from "../engine/player.js";
 import { showBottleneck } from "./bottleneck.js";
 
 /** @param {Stage} stage @param {Look} look */
@@ -37,6 +37,7 @@ export function refreshTexts(stage, look) {
       ...(known.run?.emulated.map((link) => link.words) ?? []),
       ...(known.run?.notes ?? []),
       ...(view.badges?.(look) ?? []),
+      ...motionNow(look),
     ],
     beside,
   );
@@ -58,6 +59,12 @@ export function refreshTexts(stage, look) {
   if (say.title !== words) say.title = words; // it has so many lines, and no more
   root.classList.toggle("cut-off", !!trouble);
 }
+
+/** That the ranks are in slow motion: a chip, as what we made is; none where the past is shown. @param {import("./stage.js").Look} look */
+const motionNow = ({ known, live }) =>
+  live && !isOver(known) && (known.control?.slow_motion ?? 1) > 1
+    ? [`ranks slowed ×${grouped(known.control?.slow_motion ?? 1)}`]
+    : [];
 
 /**
  * What was made by us, a chip each; those that have no room are one chip, which counts them.

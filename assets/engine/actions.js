@@ -211,7 +211,7 @@ export function ranksWords(known) {
   if (!run) return "not known yet";
   if (state === "empty") return "none yet";
   if (state === "starting") return "starting";
-  if (state === "replay") return "gone, a replay";
+  if (state === "replay") return "none, a replay";
   if (isOver(known)) return "ended";
   if (!control) return "running";
   if (control.held)
@@ -219,7 +219,10 @@ export function ranksWords(known) {
       ? "held, all stand"
       : `held, ${control.standing.length} of ${run.ranks} ` +
           `${control.standing.length === 1 ? "stands" : "stand"}`;
-  return control.slow_motion > 1 ? `slowed ×${grouped(control.slow_motion)}` : "full speed";
+  const { frozen, slow_motion: factor } = control;
+  const stopped = frozen?.length ? `${frozen.length} of ${run.ranks} frozen` : "";
+  const motion = factor > 1 ? `slowed ×${grouped(factor)}` : "";
+  return [stopped, motion].filter(Boolean).join(", ") || "full speed";
 }
 
 /**

@@ -139,8 +139,6 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
   if (over) parts.push(...(held ? [] : ["replayed"]));
   else if (live && !known.control?.held && Number.isFinite(behind))
     parts.push(`${Math.max(0, behind / 1e9).toFixed(1)} s behind`);
-  if (call && !held && !player.pace && player.key && !call.clock.even)
-    parts.push("slower where more happens"); // what may be cut where there is no room for all of it
   return parts.join(" · ");
 }
 

@@ -31,7 +31,7 @@ FRAMES, MS, MOST_BYTES = 48, 125, 2_000_000  # of the moving one
 COLORS = 96
 # What a reader of the README cannot press.
 BARE = """
-.wb-time, .wb-foot, .wb-tools, .wb-tabs, .wb-side, .wb-walk-open, .wb-trials,
+.wb-grow, .wb-time, .wb-foot, .wb-tools, .wb-tabs, .wb-side, .wb-walk-open, .wb-trials,
 .wb-hint, .wb-ov-next, .wb-co-links, .wb-tl-bar, .wb-pl-bar, .wb-meter { display: none !important; }
 """
 MOMENT = """([root, way, first, last, frames]) => {

@@ -146,10 +146,12 @@ test("the amber frame says what the ranks do", () => {
     ["full speed", "slowed ×10,000", "held, 1 of 3 stands", "held, all stand"],
   );
   assert.equal(say({ held: true, standing: [0, 2] }), "held, 2 of 3 stand");
+  assert.equal(say({ frozen: [1] }), "1 of 3 frozen");
+  assert.equal(say({ frozen: [0, 1], slow_motion: 10 }), "2 of 3 frozen, slowed ×10");
   assert.equal(ranksWords(nothing()), "not known yet");
   assert.deepEqual(
     ["starting", "finished", "failed", "replay", "empty"].map((state) => say({}, state)),
-    ["starting", "ended", "ended", "gone, a replay", "none yet"],
+    ["starting", "ended", "ended", "none, a replay", "none yet"],
   );
 });
 

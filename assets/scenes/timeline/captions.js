@@ -251,7 +251,7 @@ export function costWords(facts, straggler, script = false) {
     );
   const cost = meanOver(facts, (f) => f.exposed + f.waiting);
   const lasts = lengthOf(facts);
-  return facts.length
+  return lasts > 0
     ? `${duration(cost)} of ${duration(lasts)} (${asPercent(cost / lasts)}): communication ` +
         `and waiting${script ? "" : " that no computing hides"}, mean of ` +
         `${facts.length === 1 ? "the rank" : counted(facts.length, "rank")}`

@@ -10,7 +10,7 @@
  * @typedef {import("../engine/page_state.js").Look} Look
  * @typedef {{height(look: Look): number, draw(g: CanvasRenderingContext2D, look: Look): void,
  *   whole?: boolean, at?(x: number, look: Look): number | null}} Score
- *   a scene's own, under the time bar; whole: it shows the whole run, in place of the strip; at:
+ *   a scene's own, above the line of time; whole: it shows the whole run, in place of the strip; at:
  *   the moment of the run at a place of it
  * @typedef {{say(look: Look): void, draw(look: Look): void, marks(look: Look): any[],
  *   title(look: Look): string, sentence(look: Look): string, badges?(look: Look): string[],

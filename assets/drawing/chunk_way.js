@@ -62,7 +62,7 @@ export function drawWayOnLinks(g, ink, nodes, way, t) {
 }
 
 /**
- * In the score under the time bar: its sends and receives framed, a line from each to the next.
+ * In the score above the line of time: its sends and receives framed, a line from each to the next.
  * @param {CanvasRenderingContext2D} g
  * @param {Look} look
  */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The score: one call in time under the time bar. A lane a rank, its upper half sending, its lower
+ * The score: one call in time, above the line of time. A lane a rank, its upper half sending, its lower
  * half receiving and waiting (hatched, open); hairlines where the steps would end if every hop were
  * as fast as the fastest, and under each rank, thin, when it would send then: the plan is the
  * shadow of what was measured; the future pale.

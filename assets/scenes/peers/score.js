@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * One mixing in time, under the time bar: a lane a rank, above what it computes, below what it
+ * One mixing in time, above the line of time: a lane a rank, above what it computes, below what it
  * sends, receives and waits for; a tick where it had done an iteration. The future is pale; so, and
  * thin, is waiting that costs nothing (waits.js).
  *

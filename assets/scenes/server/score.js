@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * One round of a parameter server in time, under the time bar: a lane a rank. Servers: the updates
+ * One round of a parameter server in time, above the line of time: a lane a rank. Servers: the updates
  * that they make. Workers: pull, compute, push, blocked. The future is pale.
  *
  * @typedef {import("../../chrome/stage.js").Look} Look

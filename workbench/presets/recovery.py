@@ -39,8 +39,8 @@ def healing(recovery: str, **fields: Any) -> Experiment:
 
 
 def behind_slow_links(ranks: int, *slow: int, **fields: Any) -> Experiment:
-    """Return an experiment in which all that these ranks send takes 0.3 s more."""
-    link = Link(latency="300 ms")
+    """Return an experiment in which each message of these ranks takes longer than ranks wait."""
+    link = Link(latency="600 ms")
     links = {(a, b): link for a in slow for b in range(ranks) if b != a}
     fields = {"quorum_timeout": "0.5 s", "network": Network(links=links), **fields}
     return healing("quorum", ranks=ranks, **fields)

@@ -365,9 +365,9 @@ def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     for width in (800, 900, 1100, 1280):
         viewer.page.set_viewport_size({"width": width, "height": 900})
         viewer.until(lambda: viewer.stage.evaluate(CONTROLS) == [], f"all controls at {width} px")
-    line.hover()  # the bar grows
     chunk.click()
     viewer.until(lambda: len(run.store) > rows, "a chunk")
+    line.hover()  # the bar grows
     more.get_by_role("combobox").select_option("fit")
     # By how much depends on how long a chunk takes here: on busy cores, longer.
     viewer.until(lambda: run.control_state.slow_motion > 1, "slow motion")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.common.errors import CheckpointError, short
+from workbench.experiment.checkpoint import Checkpoint
 from workbench.store.regular_file import json_of, opened
 
 FORMAT = 1
@@ -209,6 +210,16 @@ def verify(manifest: Manifest) -> None:
             raise CheckpointError(
                 f"{manifest.path} is damaged: the bytes of {name} are not those that were written"
             )
+
+
+def newest_path(plan: Checkpoint | None) -> str:
+    """Return the folder of the newest whole checkpoint of a plan; "": there is none."""
+    if plan is None:
+        return ""
+    try:
+        return str(newest(Path(plan.folder).absolute())[0].path)
+    except CheckpointError:
+        return ""
 
 
 def newest(place: Path) -> tuple[Manifest, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -24,6 +25,15 @@ class Rows:
     def of_ranges(cls, total: int, ranges: Sequence[range]) -> Rows:
         """Return these rows."""
         return cls(total, tuple((one.start, one.stop) for one in ranges if len(one)))
+
+    @classmethod
+    def from_lists(cls, fields: Sequence[Any]) -> Rows:
+        """Return the rows of ``as_lists``."""
+        return cls(fields[0], tuple((start, stop) for start, stop in fields[1]))
+
+    def as_lists(self) -> list[Any]:
+        """Return them as JSON has them."""
+        return [self.total, [list(one) for one in self.ranges]]
 
     def __len__(self) -> int:
         return sum(stop - start for start, stop in self.ranges)

@@ -26,6 +26,7 @@ from workbench.rank.computing import Computing
 from workbench.rank.corruption import Corruption, Skips
 from workbench.rank.data_source import read, reread
 from workbench.rank.faults import jitter, strike
+from workbench.rank.furthest import take_over
 from workbench.rank.groups import Groups
 from workbench.rank.memory import Memory
 from workbench.rank.metrics import Metrics
@@ -35,7 +36,7 @@ from workbench.rank.preemption import leave_if_told
 from workbench.rank.readiness import wait_until_ready
 from workbench.rank.samples_taken import Taken
 from workbench.rank.stopping import is_over
-from workbench.rank.take_over import Before, take_over
+from workbench.rank.take_over import Before
 from workbench.rank.update_rule import optimizer_of
 from workbench.rank.validation import validate
 from workbench.rank.warm_up import training_samples
@@ -58,6 +59,7 @@ class Job:
         control: Control,
         prepared: Mapping[str, str] | None = None,
         tell: Callable[[dict[str, str]], None] = lambda _: None,
+        *,
         traits: Traits | None = None,
         run: str = "",
         team: Team | None = None,
@@ -88,9 +90,8 @@ class Job:
         self._metrics, self.skips = Metrics(task, self.recorder), Skips()
         self.corruption = Corruption(exp, self.run_rank, self.recorder, control)
         self._groups = Groups(session, rank, self.ranks, exp.timeout_ns)
-        self.parts = Parts(
-            equal=self.traits.replicas == "equal", writes=rank == 0
-        )  # what a checkpoint holds
+        equal = self.traits.replicas == "equal"
+        self.parts = Parts(equal=equal, writes=rank == 0)  # what a checkpoint holds
         self.checkpoints = Checkpointing(self, run)
         limit = exp.memory_limit_bytes  # unasked nothing is counted: hooks cost microseconds each
         self.memory = None if limit is None else Memory(self.run_rank, limit)

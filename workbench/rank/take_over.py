@@ -1,23 +1,25 @@
-"""The state that a generation takes over from the one before: the furthest survivor's, in memory.
+"""The state that a generation takes over from the one before: the steps that all its ranks take.
 
-A rank that was lost may have ended at any moment, so survivors stand at either side of an update.
-All take the state of the one that has done most iterations: its last gradient was whole, and is
-applied once. A rank that had not applied it receives what that one has; so does a fresh process.
+    offer      what a rank has: it goes to all the others
+    plan       made of all offers, the same on every rank: with which iteration they go on
+    move       a rank that lacks something receives it from one that has it
+    put back   into what this rank trains
+    note       in its records, and in those of the run
 
-Where every rank trains for itself (gossip, MALT), each goes on with what it has, and a fresh
-process with what the furthest one has. One that was behind leaves out the iterations in between.
+A plan for each way in which ranks hold what is trained: replicated, and of each rank its own
+(rank/furthest.py); divided (training/buddies/copies.py); on servers
+(training/parameter_servers/taking_over.py).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
@@ -25,16 +27,16 @@ from torch._C._distributed_c10d import PrefixStore
 from workbench.checkpoints.parts import Parts, Snapshot
 from workbench.checkpoints.rows import Rows
 from workbench.common.errors import CheckpointError
+from workbench.experiment.team import Team
 from workbench.experiment.traits import Traits
 from workbench.process_group.session import Session
 from workbench.rank.samples_taken import Taken
 from workbench.recording.events import CODE, Where, now
 from workbench.recording.recorder import Recorder
+from workbench.store.recoveries import REGAINED
 
-BATCH = 16 << 20  # bytes that are received at a time
 _PAUSE = 0.3e-3  # seconds between two looks at the store
-_NOTHING = -1  # iterations that a fresh process has done
-_SERVES = -2  # of a rank that trains nothing
+NOTHING = -1  # iterations that a fresh process has done
 
 
 @dataclass
@@ -115,49 +117,78 @@ class Joining(Protocol):
     begun: int
     traits: Traits
     session: Session
+    team: Team
 
     def group(self, name: str) -> dist.ProcessGroup: ...
 
-
-def take_over(job: Joining, before: Before | None) -> int:
-    """Make all that ``job`` keeps what the furthest survivor has. ``before``: what this rank has of
-    the generation before; None in a fresh process.
-
-    Returns the iteration to go on with.
-    """
-    start = now()
-    completed = _NOTHING if before is None else before.completed
-    done = [int(one) for one in exchange(job, "completed", str(completed))]
-    furthest = max(done)
-    source = done.index(furthest)
-    snapshot = Snapshot() if before is None else before.snapshot()
-    # A rank that has done less receives.
-    behind = _NOTHING + 1 if job.traits.replicas == "own" else furthest
-    receives, nbytes = done[job.rank] < behind, 0
-    if _any_below(done, behind):
-        history = before.history if before is not None else {}
-        sent, job.history = _broadcast(snapshot, history, source, job)
-        if receives:
-            snapshot, nbytes = sent, sent.nbytes
-    resume_losses(job, before, furthest)
-    with torch.no_grad():
-        job.parts.put_back(InMemory(snapshot))
-    lane = job.recorder.lane("compute")
-    lane.context(where=Where(furthest))
-    name = job.recorder.name("received" if nbytes else "kept")
-    lane.write(CODE["restore"], start, now(), nbytes=nbytes or -1, name=name)
-    return furthest
+    def tell(self, message: dict[str, str]) -> None: ...
 
 
-def attend(job: Joining) -> None:
-    """Take part in a take-over as a rank that trains nothing."""
-    done = [int(one) for one in exchange(job, "completed", str(_SERVES))]
-    if _any_below(done, max(done)):
-        _broadcast(Snapshot(), {}, done.index(max(done)), job)
+class TakeOver:
+    """The take-over of one rank: the steps, of which a plan says how each is done."""
 
+    name = "offers"  # under which ranks find each other's
 
-def _any_below(done: Sequence[int], behind: int) -> bool:
-    return any(one < behind for one in done if one != _SERVES)
+    def __init__(self, job: Joining, before: Before | None) -> None:
+        """Prepare. ``before``: what this rank has of the generation before; None in a fresh
+        process.
+        """
+        self.job, self.before = job, before
+        self.iteration, self.version = 0, -1  # to go on with
+
+    @property
+    def completed(self) -> int:
+        """The iterations that this rank has done."""
+        return NOTHING if self.before is None else self.before.completed
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """The losses from before the run's last start, as far as this rank was told."""
+        return {} if self.before is None else self.before.history
+
+    def take_over(self) -> int:
+        """Make all that the job keeps what the plan says. Returns the iteration to go on with."""
+        job, start = self.job, now()
+        texts = exchange(job, self.name, json.dumps(self.offer()))
+        if not self.plan([json.loads(one) for one in texts]):
+            return self.iteration
+        nbytes = self.move()
+        resume_losses(job, self.before, self.iteration)
+        with torch.no_grad():
+            self.put_back()
+        lane, name = job.recorder.lane("compute"), "received" if nbytes else "kept"
+        lane.context(where=Where(self.iteration, version=self.version))
+        number = job.recorder.name(name)
+        lane.write(CODE["restore"], start, now(), nbytes=nbytes or -1, name=number)
+        if job.rank == 0 and (facts := self.facts()):
+            self.tell(facts)
+        return self.iteration
+
+    def tell(self, facts: Mapping[str, Any]) -> None:
+        """Tell the run from where this generation has its state."""
+        self.job.tell({f"{REGAINED} {self.job.team.generation}": json.dumps(facts)})
+
+    def offer(self) -> Any:
+        """Return what this rank has, as JSON can hold it."""
+        raise NotImplementedError
+
+    def plan(self, offers: list[Any]) -> bool:
+        """Decide by the offers of all ranks, in order. Returns whether there is state to move and
+        to put back; else all is done.
+        """
+        raise NotImplementedError
+
+    def move(self) -> int:
+        """Send what others lack, receive what this rank does. Returns the bytes received."""
+        raise NotImplementedError
+
+    def put_back(self) -> None:
+        """Put the state into what the job trains."""
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Any] | None:
+        """Return what the first rank tells the run; None: nothing."""
+        return None
 
 
 def resume_losses(job: Joining, before: Before | None, iteration: int) -> None:
@@ -183,72 +214,3 @@ def exchange(job: Joining, name: str, text: str) -> list[str]:
         job.session.look()
         time.sleep(_PAUSE)
     return [store.get(name).decode() for name in names]
-
-
-def _broadcast(
-    snapshot: Snapshot,
-    history: dict[str, list[float]],
-    source: int,
-    job: Joining,
-) -> tuple[Snapshot, dict[str, list[float]]]:
-    """Return the source's snapshot and history on every rank."""
-    group = job.group("recovery")
-    described = {
-        "tensors": [
-            [key, str(one.dtype).removeprefix("torch."), list(one.shape)]
-            for key, one in snapshot.tensors.items()
-        ],
-        "values": snapshot.values,
-        "history": history,
-    }
-    text = np.frombuffer(json.dumps(described).encode(), np.uint8).copy()
-    length = torch.tensor([len(text)])
-    dist.broadcast(length, source, group=group)
-    letters = (
-        torch.from_numpy(text)
-        if job.rank == source
-        else torch.empty(int(length), dtype=torch.uint8)
-    )
-    dist.broadcast(letters, source, group=group)
-    letter = json.loads(letters.numpy().tobytes())
-    result = Snapshot(values=letter["values"])
-    result.tensors = _receive(letter["tensors"], snapshot.tensors, source, job, group)
-    return result, letter["history"]
-
-
-def _receive(
-    described: list[list[Any]],
-    own: Mapping[str, torch.Tensor],
-    source: int,
-    job: Joining,
-    group: dist.ProcessGroup,
-) -> dict[str, torch.Tensor]:
-    """Return the source's tensors: many in one message, since a fresh rank's first call of a size
-    is worked out again, for milliseconds each.
-    """
-    if job.rank == source:
-        result = {key: own[key].detach().contiguous() for key, _, _ in described}
-    else:
-        result = {
-            key: torch.empty(shape, dtype=getattr(torch, dtype), device=job.device)
-            for key, dtype, shape in described
-        }
-    for parts in _batches(one.reshape(-1).view(torch.uint8) for one in result.values()):
-        flat = torch.cat(parts)
-        dist.broadcast(flat, source, group=group)
-        if job.rank != source:
-            for part, received in zip(parts, torch.split(flat, [*map(len, parts)]), strict=True):
-                part.copy_(received)
-    return result
-
-
-def _batches(parts: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Divide flat tensors of bytes into batches of ``BATCH`` bytes and little more."""
-    batch: list[torch.Tensor] = []
-    for part in parts:
-        batch.append(part)
-        if sum(map(len, batch)) >= BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

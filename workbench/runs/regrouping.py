@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.checkpoints.folder import newest
+from workbench.checkpoints.folder import newest_path
 from workbench.common.errors import (
-    CheckpointError,
     How,
     PeerLost,
     RankError,
@@ -240,13 +239,7 @@ class Regrouping:
         return {KEY: json.dumps([one.as_fields() for one in self.recoveries]), **absent}
 
     def _newest_checkpoint(self) -> str:
-        plan = self._exp.checkpoint
-        if plan is None:
-            return ""
-        try:
-            return str(newest(Path(plan.folder).absolute())[0].path)
-        except CheckpointError:
-            return ""
+        return newest_path(self._exp.checkpoint)
 
 
 def _iteration_of(team: Team) -> int:

@@ -16,23 +16,16 @@ Law    The result is equal to the bit to that of an uninterrupted run.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from workbench.checkpoints import random_state
-from workbench.checkpoints.folder import newest
+from workbench.checkpoints.folder import newest_path
 from workbench.checkpoints.parts import Snapshot
-from workbench.common.errors import CheckpointError, RankError, StateLost
+from workbench.common.errors import RankError, StateLost
+from workbench.rank.moving import finish, receive, send
 from workbench.rank.readiness import meet_at_end
-from workbench.rank.take_over import Before, InMemory, exchange, resume_losses
-from workbench.recording.events import CODE, Where, now
-from workbench.store.recoveries import REGAINED
-from workbench.training.parameter_servers.moving import finish, receive, send
+from workbench.rank.take_over import Before, InMemory, TakeOver, exchange, resume_losses
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -70,6 +63,9 @@ class Buddies:
                 "on: a recovery policy returns failure.replace() or failure.restart()",
                 job.run_rank,
             )
+
+    def _take_over(self, job: Job, before: Before | None) -> int:
+        return Divided(job, before, self._past, self._copies).take_over()
 
     def agreed(self, name: str) -> str:
         """Return what the generation before had agreed on under this name; "": nothing. All ranks
@@ -111,65 +107,87 @@ class Buddies:
             finish(sent)
         _forget(copies.neighbors)
 
-    # -- after a loss --
 
-    def _take_over(self, job: Job, before: Before | None) -> int:
-        """Go back to the newest boundary that all have, or that the last checkpoint has; to the
-        beginning where there is none yet.
+class Divided(TakeOver):
+    """Goes back to the newest boundary that all have, or that the last checkpoint has; to the
+    beginning where there is none yet.
+    """
 
-        Raises StateLost where neither is left of a rank.
-        """
-        start, past, ranks = now(), self._past, job.ranks
+    name = "boundaries"
+    job: Job
+
+    def __init__(self, job: Job, before: Before | None, past: Copies, copies: Copies) -> None:
+        """Prepare. ``past``: the copies from before the loss, ``copies``: those to go on with."""
+        super().__init__(job, before)
+        self._past, self._copies = past, copies
+
+    def offer(self) -> dict[str, Any]:
+        job, past = self.job, self._past
         job.group("buddies")  # all ranks make it, whether they use it or not
-        offer = {
+        return {
             "own": [*past.own],
             "neighbors": [*past.neighbors],
-            "completed": 0 if before is None else before.completed,
-            "history": {} if before is None else before.history,
+            "completed": max(self.completed, 0),
+            "history": self.history,
             "checkpoint": _newest_checkpoint(job) if job.rank == 0 else "",
         }
-        offers = [json.loads(one) for one in exchange(job, "boundaries", json.dumps(offer))]
+
+    def plan(self, offers: list[Any]) -> bool:
+        """Choose the boundary. Raises StateLost where nothing is left of a rank."""
+        job = self.job
         having = [
-            {*one["own"], *offers[(r + 1) % ranks]["neighbors"]} for r, one in enumerate(offers)
+            {*one["own"], *offers[(r + 1) % job.ranks]["neighbors"]} for r, one in enumerate(offers)
         ]
-        common = set.intersection(*having)
-        begins = "resumed" not in job.prepared and not any(one["completed"] for one in offers)
-        if not common and begins:
-            resume_losses(job, before, 0)
-            return 0  # no rank had done an iteration: all have what a run begins with
-        if not common:
-            return self._from_checkpoint(offers[0]["checkpoint"], having)
-        boundary: int = max(common)
-        receives = [r for r, one in enumerate(offers) if boundary not in one["own"]]
-        snapshot, nbytes = self._moved(boundary, receives)
-        self._copies.own[boundary] = snapshot
+        if common := set.intersection(*having):
+            self.iteration = max(common)
+            self._receives = [r for r, one in enumerate(offers) if self.iteration not in one["own"]]
+            job.history = next((one["history"] for one in offers if one["history"]), {})
+        elif "resumed" not in job.prepared and not any(one["completed"] for one in offers):
+            resume_losses(job, self.before, 0)  # all have what a run begins with
+        else:
+            self._from_checkpoint(offers[0]["checkpoint"], having)
+        return bool(common)
+
+    def move(self) -> int:
+        """Send the neighbor its copy, receive this rank's where it has none."""
+        job, past, boundary, group = self.job, self._past, self.iteration, self.job.group("buddies")
+        received = 0
+        with job.label(COPY):
+            if (before := (job.rank - 1) % job.ranks) in self._receives:
+                finish(send(past.neighbors[boundary], {}, before, group))
+            if job.rank not in self._receives:
+                self._snapshot = past.own[boundary]
+            else:
+                self._snapshot, _ = receive((job.rank + 1) % job.ranks, group)
+                received = self._snapshot.nbytes
+        self._copies.own[boundary] = self._snapshot
         if boundary in past.neighbors:
             self._copies.neighbors[boundary] = past.neighbors[boundary]
-        with torch.no_grad():
-            job.parts.put_back(InMemory(snapshot))
-        random_state.put_back(InMemory(snapshot), job.device, job.seed)
-        job.history = next((one["history"] for one in offers if one["history"]), {})
-        resume_losses(job, before, boundary)
-        lane = job.recorder.lane("compute")
-        lane.context(where=Where(boundary))
-        name = job.recorder.name("received" if nbytes else "kept")
-        lane.write(CODE["restore"], start, now(), nbytes=nbytes or -1, name=name)
-        self._tell(boundary, receives, snapshot)
-        return boundary
+        return received
 
-    def _moved(self, boundary: int, receives: list[int]) -> tuple[Snapshot, int]:
-        """Send the neighbor its copy, receive this rank's where it has none."""
-        job, past, group = self._job, self._past, self._job.group("buddies")
-        with job.label(COPY):
-            if (before := (job.rank - 1) % job.ranks) in receives:
-                finish(send(past.neighbors[boundary], {}, before, group))
-            if job.rank not in receives:
-                return past.own[boundary], 0
-            snapshot, _ = receive((job.rank + 1) % job.ranks, group)
-            return snapshot, snapshot.nbytes
+    def put_back(self) -> None:
+        self.job.parts.put_back(InMemory(self._snapshot))
+        random_state.put_back(InMemory(self._snapshot), self.job.device, self.job.seed)
 
-    def _from_checkpoint(self, folder: str, having: list[set[int]]) -> int:
-        job = self._job
+    def facts(self) -> dict[str, Any]:
+        ranks, run_rank = self.job.ranks, self.job.session.run_rank
+        elements = sum(one.numel() for one in self._snapshot.tensors.values())
+        each = [
+            {
+                "source": "buddy",
+                "server": run_rank(rank),
+                "holder": run_rank((rank + 1) % ranks),
+                "owner": run_rank(rank),
+                "elements": elements,
+                "version": self.iteration,
+                "updates_lost": 0,
+            }
+            for rank in self._receives
+        ]
+        return {"iteration": self.iteration, "from": each, "go_on": [], "state": "memory"}
+
+    def _from_checkpoint(self, folder: str, having: list[set[int]]) -> None:
+        job = self.job
         if not folder:
             lost = [job.session.run_rank(r) for r, one in enumerate(having) if not one]
             raise StateLost(
@@ -179,34 +197,9 @@ class Buddies:
                 found_by=job.run_rank,
             )
         job.prepared["checkpoint"], job.checkpoints.resumed = folder, True
-        first = int(job.checkpoints.put_back())
-        job.begun = first
+        self.iteration = job.begun = int(job.checkpoints.put_back())
         if job.rank == 0:
-            self._tell_of(first, [], "checkpoint")
-        return first
-
-    def _tell(self, boundary: int, receives: list[int], snapshot: Snapshot) -> None:
-        """Tell the run where it goes on, and which rank received what."""
-        if self._job.rank == 0:
-            ranks, run_rank = self._job.ranks, self._job.session.run_rank
-            elements = sum(one.numel() for one in snapshot.tensors.values())
-            each = [
-                {
-                    "source": "buddy",
-                    "server": run_rank(rank),
-                    "holder": run_rank((rank + 1) % ranks),
-                    "owner": run_rank(rank),
-                    "elements": elements,
-                    "version": boundary,
-                    "updates_lost": 0,
-                }
-                for rank in receives
-            ]
-            self._tell_of(boundary, each)
-
-    def _tell_of(self, iteration: int, each: list[dict[str, Any]], state: str = "memory") -> None:
-        facts = {"iteration": iteration, "from": each, "go_on": [], "state": state}
-        self._job.tell({f"{REGAINED} {self._job.team.generation}": json.dumps(facts)})
+            self.tell({"iteration": self.iteration, "from": [], "go_on": [], "state": "checkpoint"})
 
 
 def _snapshot(job: Job) -> Snapshot:
@@ -225,7 +218,4 @@ def _forget(copies: dict[int, Snapshot]) -> None:
 
 
 def _newest_checkpoint(job: Job) -> str:
-    if job.exp.checkpoint is not None:
-        with contextlib.suppress(CheckpointError):  # none was written yet
-            return str(newest(Path(job.exp.checkpoint.folder).absolute())[0].path)
-    return job.prepared.get("resumed", "")
+    return newest_path(job.exp.checkpoint) or job.prepared.get("resumed", "")

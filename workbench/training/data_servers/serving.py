@@ -16,8 +16,8 @@ from workbench.process_group.work import wait_any
 from workbench.rank.batches import Minibatches, partition
 from workbench.rank.boundaries import agree
 from workbench.rank.data_source import is_down, reread, wait
+from workbench.rank.furthest import attend
 from workbench.rank.preemption import leave_if_told
-from workbench.rank.take_over import attend
 from workbench.recording.events import CODE, Where, now
 from workbench.shared_memory.control_block import (
     CHECKPOINT,

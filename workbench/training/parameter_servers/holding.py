@@ -181,16 +181,6 @@ def narrow(snapshot: Snapshot, rows: Rows) -> Snapshot:
     return result
 
 
-def as_lists(rows: Rows) -> list[Any]:
-    """Return rows as JSON has them."""
-    return [rows.total, [list(one) for one in rows.ranges]]
-
-
-def from_lists(fields: Sequence[Any]) -> Rows:
-    """Return the rows of ``as_lists``."""
-    return Rows(fields[0], tuple((start, stop) for start, stop in fields[1]))
-
-
 def keep_shard(parts: Parts, shard: Shard, rows: Rows, of: str = "") -> None:
     """Have a shard in checkpoints, and in snapshots."""
     parts.keep(f"{PARAMETERS}{of}", tensors(lambda: {"": (shard.parameter, rows)}), "divided")

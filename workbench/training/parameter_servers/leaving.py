@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 import torch.distributed as dist
 
+from workbench.checkpoints.rows import Rows
 from workbench.common.errors import WorkbenchError
+from workbench.rank.moving import finish, receive, send
 from workbench.shared_memory.control_block import LEAVES, LOST, OUTDATED, REGROUP
 from workbench.training.parameter_servers.holding import (
     Carried,
     HandedOver,
     Holding,
     Region,
-    as_lists,
-    from_lists,
 )
-from workbench.training.parameter_servers.moving import finish, receive, send
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -128,7 +127,7 @@ def hand_over(own: Holding, to: int, group: dist.ProcessGroup) -> Any:
     facts = {
         "server": own.server,
         "version": own.version,
-        "regions": [[as_lists(one.rows), [*one.clock.items()]] for one in own.regions],
+        "regions": [[one.rows.as_lists(), [*one.clock.items()]] for one in own.regions],
     }
     return send(own.snapshot(), facts, to, group, tag=KEYS)
 
@@ -136,6 +135,6 @@ def hand_over(own: Holding, to: int, group: dist.ProcessGroup) -> Any:
 def receive_keys(job: Job, frm: int, group: dist.ProcessGroup) -> None:
     """Receive the keys of a server that goes, and take them along to the next generation."""
     state, facts = receive(frm, group, tag=KEYS)
-    regions = [Region(from_lists(rows), dict(clock)) for rows, clock in facts["regions"]]
+    regions = [Region(Rows.from_lists(rows), dict(clock)) for rows, clock in facts["regions"]]
     assert isinstance(job.carried, Carried)
     job.carried.holdings.append(HandedOver(facts["server"], state, regions, facts["version"]))

@@ -25,8 +25,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from workbench.training.parameter_servers.holding import Holding, Region, as_lists, from_lists
-from workbench.training.parameter_servers.moving import Sent, finish, receive, send
+from workbench.checkpoints.rows import Rows
+from workbench.rank.moving import Sent, finish, receive, send
+from workbench.training.parameter_servers.holding import Holding, Region
 
 GRADIENT, DROPPED, OVER = 0, 1, 2  # what a chain's message is of
 Key = tuple[str, int]  # ("update" or "done", the owner's place)
@@ -71,7 +72,7 @@ class Chains:
 
     def begin(self, holding: Holding) -> None:
         """Give the next servers a copy of this one's keys, and take theirs."""
-        regions = [[as_lists(one.rows), list(one.clock.items())] for one in holding.regions]
+        regions = [[one.rows.as_lists(), list(one.clock.items())] for one in holding.regions]
         facts: dict[str, Any] = {"regions": regions, "version": holding.shard.version}
         sent: Sent = []
         for ahead in range(1, self.length):
@@ -80,7 +81,7 @@ class Chains:
         for owner in self._before:
             snapshot, facts = receive(owner, self._group, self._seed_tag(owner))
             self.copies[owner].put_back(snapshot)
-            of = [Region(from_lists(rows), dict(clock)) for rows, clock in facts["regions"]]
+            of = [Region(Rows.from_lists(rows), dict(clock)) for rows, clock in facts["regions"]]
             self.copies[owner].begin(of, facts["version"])
             self._await("update", owner, (self._me - 1) % self._count, 3)
         finish(sent)

@@ -19,7 +19,7 @@ from workbench.training.parameter_servers.leaving import Boundary
 from workbench.training.parameter_servers.members import wait_for_end
 from workbench.training.parameter_servers.replication import DROPPED, GRADIENT, Chains, Update
 from workbench.training.parameter_servers.shard import Shard
-from workbench.training.parameter_servers.taking_over import Regain, take_over
+from workbench.training.parameter_servers.taking_over import Regain, Served
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -88,8 +88,9 @@ class Service:
         clock = dict.fromkeys(server.workers, first)
         run_rank = job.session.run_rank
         if job.team.state == "memory":
-            plan = take_over(job, job.past, regain_of(server), self._own)
-            clock = {worker: plan.go_on[run_rank(worker)] for worker in server.workers}
+            taking = Served(job, job.past, regain_of(server), self._own)
+            taking.take_over()
+            clock = {w: taking.plan_made.go_on[run_rank(w)] for w in server.workers}
         elif self._own is not None:
             whole = {run_rank(worker): first for worker in server.workers}
             self._own.begin([Region(self._own.rows, whole)], self._own.shard.version)

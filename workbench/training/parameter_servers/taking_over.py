@@ -4,7 +4,6 @@ each other keys, and go on.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.checkpoints.folder import newest, read_manifest
+from workbench.checkpoints.folder import newest_path, read_manifest
 from workbench.checkpoints.parts import Snapshot
 from workbench.checkpoints.rows import Rows
 from workbench.checkpoints.saved import Saved
 from workbench.common.errors import CheckpointError
-from workbench.rank.take_over import Before, exchange, resume_losses
-from workbench.recording.events import CODE, Where, now
-from workbench.store.recoveries import REGAINED
+from workbench.rank.moving import finish, receive, send
+from workbench.rank.take_over import Before, TakeOver, exchange
 from workbench.training.parameter_servers.holding import (
     PARAMETERS,
     Carried,
@@ -30,7 +28,6 @@ from workbench.training.parameter_servers.holding import (
     Region,
     narrow,
 )
-from workbench.training.parameter_servers.moving import finish, receive, send
 from workbench.training.parameter_servers.regaining import Piece, Plan, Take, make_plan
 
 if TYPE_CHECKING:
@@ -71,39 +68,129 @@ class _Offered:
         return self.holding.previous.snapshot
 
 
-def take_over(job: Job, before: Before | None, regain: Regain, own: Holding | None) -> Plan:
-    """Offer, plan, send and receive. ``own``: the new holding of a server, which is filled; None on
-    a worker. Returns the plan.
+class Served(TakeOver):
+    """The plan where servers have what is trained. ``own``: the new holding of a server, which is
+    filled; None on a worker.
     """
-    start = now()
-    carried = before.carried if before is not None else None
-    offered = [*_offers(job.run_rank, carried)] if isinstance(carried, Carried) else []
-    offers = _exchanged(job, before, offered, _WORKER if own is None else _SERVER)
-    at = {one["rank"]: one["at"] for one in offers if one["role"] == _WORKER}
-    pieces = [Piece.from_fields(each) for one in offers for each in one["pieces"]]
-    plan = make_plan(
-        regain.owned,
-        pieces,
-        at,
-        synchronous=regain.synchronous,
-        otherwise=regain.otherwise,  # type: ignore[arg-type]
-    )
-    job.history = next((one["history"] for one in offers if one["history"]), {})
-    resume_losses(job, before, plan.go_on.get(job.run_rank, plan.iteration))
-    folder = offers[0]["checkpoint"]
-    received = _move(job, plan, regain, {one.piece.number: one for one in offered}, own, folder)
-    if own is not None:
-        _put_back(own, plan, regain, received)
-    _note(job, plan, start, folder)
-    return plan
+
+    job: Job
+    plan_made: Plan
+
+    def __init__(
+        self, job: Job, before: Before | None, regain: Regain, own: Holding | None
+    ) -> None:
+        super().__init__(job, before)
+        self._regain, self._own = regain, own
+        carried = before.carried if before is not None else None
+        offered = _offers(job.run_rank, carried) if isinstance(carried, Carried) else ()
+        self._offered = {one.piece.number: one for one in offered}
+
+    def offer(self) -> dict[str, Any]:
+        job = self.job
+        return {
+            "rank": job.run_rank,
+            "role": _WORKER if self._own is None else _SERVER,
+            "said": {},
+            "at": self.completed,
+            "history": self.history,
+            "pieces": [one.piece.as_fields() for one in self._offered.values()],
+            "checkpoint": newest_path(job.exp.checkpoint) if job.rank == 0 else "",
+        }
+
+    def plan(self, offers: list[Any]) -> bool:
+        job, regain = self.job, self._regain
+        self.plan_made = plan = make_plan(
+            regain.owned,
+            [Piece.from_fields(each) for one in offers for each in one["pieces"]],
+            {one["rank"]: one["at"] for one in offers if one["role"] == _WORKER},
+            synchronous=regain.synchronous,
+            otherwise=regain.otherwise,  # type: ignore[arg-type]
+        )
+        self._folder = offers[0]["checkpoint"]
+        job.history = next((one["history"] for one in offers if one["history"]), {})
+        self.iteration = plan.go_on.get(job.run_rank, plan.iteration)
+        self.version = plan.version
+        return True
+
+    def move(self) -> int:
+        """Send what others take from this rank, receive what it takes, the best first."""
+        job, plan, regain = self.job, self.plan_made, self._regain
+        group, place = job.group("recovery"), job.team.members.index
+        sent = []
+        self._received = received = list[tuple[Take, Snapshot]]()
+        for take in plan.takes:
+            if take.piece is None or take.piece.rank != job.run_rank:
+                continue
+            part = narrow(self._offered[take.piece.number].snapshot(take.back), _rows(take, regain))
+            if take.owner == job.run_rank:
+                received.append((take, part))
+            else:
+                sent += send(part, {}, place(take.owner), group, tag=take.piece.number)
+        lacking = [take for take in plan.takes if self._lacks(take)]
+        for take in lacking:
+            if take.piece is None:
+                received.append((take, _from_file(take, regain, self._folder)))
+            else:
+                frm = place(take.piece.rank)
+                received.append((take, receive(frm, group, tag=take.piece.number)[0]))
+        finish(sent)
+        size = torch.finfo(job.dtype).bits // 8
+        return size * sum(map(_count, lacking))
+
+    def _lacks(self, take: Take) -> bool:
+        """Return whether this rank is to have these keys, and has not."""
+        me = self.job.run_rank
+        return take.owner == me and (take.piece is None or take.piece.rank != me)
+
+    def put_back(self) -> None:
+        """Make a server's new keys what it has received, and had."""
+        if (own := self._own) is not None:
+            fresh = own.snapshot().copy()
+            own.parts.put_back(Merged([part for _, part in self._received], fresh))
+            plan = self.plan_made
+            regions = [
+                Region(_rows(take, self._regain), plan.clock_of(take)) for take, _ in self._received
+            ]
+            own.begin(regions, plan.version)
+
+    def facts(self) -> dict[str, Any]:
+        plan, folder = self.plan_made, self._folder
+        version, saved = _version_of(folder) if folder else (0, 0)
+        each = [
+            {
+                "source": "beginning" if one.piece is None and not folder else one.kind,
+                "server": -1 if one.piece is None else one.piece.of,
+                "holder": -1 if one.piece is None else one.piece.rank,
+                "owner": one.owner,
+                "elements": _count(one),
+                "updates_lost": plan.updates_lost(one, saved),
+                "version": version if one.piece is None else one.piece.version - one.back,
+            }
+            for one in plan.restored
+        ]
+        return {"iteration": plan.iteration, "from": each, "go_on": list(plan.go_on.items())}
+
+
+class _Beside(Served):
+    """A rank that neither serves nor pushes: it only says something to others of its kind."""
+
+    def __init__(self, job: Job, facts: Mapping[str, Any]) -> None:
+        nothing = Regain({}, torch.empty(0), synchronous=False, otherwise="pull")
+        super().__init__(job, None, nothing, None)
+        self._report = facts
+
+    def offer(self) -> dict[str, Any]:
+        return super().offer() | {"role": _BESIDE, "said": self._report}
 
 
 def attend(job: Job, facts: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     """Take part in a take-over as a rank that neither serves nor pushes. ``facts``: its report to
     the other ranks of that kind, which JSON can hold. Returns their reports by rank.
     """
-    offers = _exchanged(job, None, [], _BESIDE, facts)
+    beside = _Beside(job, facts)
+    texts = exchange(job, beside.name, json.dumps(beside.offer()))
     job.group("recovery")  # all ranks make it
+    offers = [json.loads(one) for one in texts]
     return {one["rank"]: one["said"] for one in offers if one["role"] == _BESIDE}
 
 
@@ -139,60 +226,6 @@ def _offers(rank: int, carried: Carried) -> Iterator[_Offered]:
             number += 1
 
 
-def _exchanged(
-    job: Job,
-    before: Before | None,
-    offered: Sequence[_Offered],
-    role: str,
-    facts: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
-    """Return what each rank offers, in order."""
-    checkpoint = ""
-    if job.rank == 0 and job.exp.checkpoint is not None:
-        with contextlib.suppress(CheckpointError):  # none was written yet
-            checkpoint = str(newest(Path(job.exp.checkpoint.folder).absolute())[0].path)
-    offer = {
-        "rank": job.run_rank,
-        "role": role,
-        "said": facts or {},
-        "at": -1 if before is None else before.completed,
-        "history": {} if before is None else before.history,
-        "pieces": [one.piece.as_fields() for one in offered],
-        "checkpoint": checkpoint,
-    }
-    return [json.loads(one) for one in exchange(job, "offers", json.dumps(offer))]
-
-
-def _move(
-    job: Job,
-    plan: Plan,
-    regain: Regain,
-    mine: Mapping[int, _Offered],
-    own: Holding | None,
-    folder: str,
-) -> list[tuple[Take, Snapshot]]:
-    """Send what others take from this rank. Returns what this rank takes, the best first."""
-    group, place = job.group("recovery"), job.team.members.index
-    sent, result = [], []
-    for take in plan.takes:
-        if take.piece is None or take.piece.rank != job.run_rank:
-            continue
-        part = narrow(mine[take.piece.number].snapshot(take.back), _rows(take, regain))
-        if take.owner == job.run_rank:
-            result.append((take, part))
-        else:
-            sent += send(part, {}, place(take.owner), group, tag=take.piece.number)
-    if own is not None:
-        for take in (one for one in plan.takes if one.owner == job.run_rank):
-            if take.piece is None:
-                result.append((take, _from_file(take, regain, folder)))
-            elif take.piece.rank != job.run_rank:
-                frm = place(take.piece.rank)
-                result.append((take, receive(frm, group, tag=take.piece.number)[0]))
-    finish(sent)
-    return result
-
-
 def _from_file(take: Take, regain: Regain, folder: str) -> Snapshot:
     """Return keys as the last checkpoint has them, or as they were in the beginning."""
     rows = _rows(take, regain)
@@ -205,18 +238,6 @@ def _from_file(take: Take, regain: Regain, folder: str) -> Snapshot:
 
 def _rows(take: Take, regain: Regain) -> Rows:
     return Rows(regain.total, take.ranges)
-
-
-def _put_back(
-    own: Holding, plan: Plan, regain: Regain, received: Sequence[tuple[Take, Snapshot]]
-) -> None:
-    """Make a server's new keys what it has received, and had."""
-    fresh = own.snapshot().copy()
-    merged = Merged([part for _, part in received], fresh)
-    with torch.no_grad():
-        own.parts.put_back(merged)
-    regions = [Region(_rows(take, regain), plan.clock_of(take)) for take, _ in received]
-    own.begin(regions, plan.version)
 
 
 class Merged:
@@ -254,34 +275,6 @@ class Merged:
             for to, start, count in rows.shared_with(held) if held is not None else ():
                 whole[to : to + count] = one.tensors[key][start : start + count]
         return whole
-
-
-def _note(job: Job, plan: Plan, start: int, folder: str) -> None:
-    """Record what this rank has received, and tell the run from where keys came."""
-    lane, recorder = job.recorder.lane("compute"), job.recorder
-    mine = [one for one in plan.takes if one.owner == job.run_rank]
-    kept = all(one.piece is not None and one.piece.rank == job.run_rank for one in mine)
-    size = torch.finfo(job.dtype).bits // 8
-    moved = sum(_count(one) for one in mine if one.piece is None or one.piece.rank != job.run_rank)
-    lane.context(where=Where(plan.go_on.get(job.run_rank, plan.iteration), version=plan.version))
-    name = recorder.name("kept" if kept else "received")
-    lane.write(CODE["restore"], start, now(), nbytes=moved * size or -1, name=name)
-    if job.rank == 0:
-        version, saved = _version_of(folder) if folder else (0, 0)
-        each = [
-            {
-                "source": "beginning" if one.piece is None and not folder else one.kind,
-                "server": -1 if one.piece is None else one.piece.of,
-                "holder": -1 if one.piece is None else one.piece.rank,
-                "owner": one.owner,
-                "elements": _count(one),
-                "updates_lost": plan.updates_lost(one, saved),
-                "version": version if one.piece is None else one.piece.version - one.back,
-            }
-            for one in plan.restored
-        ]
-        facts = {"iteration": plan.iteration, "from": each, "go_on": list(plan.go_on.items())}
-        job.tell({f"{REGAINED} {job.team.generation}": json.dumps(facts)})
 
 
 def _version_of(folder: str) -> tuple[int, int]:

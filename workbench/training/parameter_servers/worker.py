@@ -32,7 +32,7 @@ from workbench.training.parameter_servers.flat import Flat, Section
 from workbench.training.parameter_servers.holding import Carried, Pulled, PulledPart
 from workbench.training.parameter_servers.leaving import receive_keys
 from workbench.training.parameter_servers.members import owned_ranges, serving, wait_for_end
-from workbench.training.parameter_servers.taking_over import Regain, take_over
+from workbench.training.parameter_servers.taking_over import Regain, Served
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -143,7 +143,7 @@ class Worker:
         synchronous = policy(self.config.consistency, options).synchronous
         initial_N = self.flat.values_N.cpu()
         regain = Regain(owned, initial_N, synchronous, self.config.restored_from)
-        return take_over(job, before, regain, None).go_on[job.run_rank]
+        return Served(job, before, regain, None).take_over()
 
     def _granted(self, iteration: int) -> bool:
         """Wait for every server's grant; return False where the run ends here."""

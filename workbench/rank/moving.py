@@ -1,4 +1,4 @@
-"""Snapshots of shards from rank to rank, with a description of them: no pickle."""
+"""Snapshots from rank to rank, with a description of them: no pickle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.checkpoints.parts import Snapshot
-from workbench.training.parameter_servers.holding import as_lists, from_lists
+from workbench.checkpoints.rows import Rows
 
 Sent = list[tuple[dist.Work, torch.Tensor]]  # messages, each with what it reads from
 
@@ -47,7 +47,7 @@ def receive(frm: int, group: dist.ProcessGroup, tag: int = 0) -> tuple[Snapshot,
         if tensor.numel():
             dist.recv(tensor.reshape(-1).view(torch.uint8), frm, group=group, tag=tag)
         result.tensors[key] = tensor
-        result.rows[key] = None if rows is None else from_lists(rows)
+        result.rows[key] = None if rows is None else Rows.from_lists(rows)
     return result, described["told"]
 
 
@@ -59,7 +59,7 @@ def finish(sent: Sent) -> None:
 
 def _rows(snapshot: Snapshot, key: str) -> list[Any] | None:
     rows = snapshot.rows.get(key)
-    return None if rows is None else as_lists(rows)
+    return None if rows is None else rows.as_lists()
 
 
 def _posted(work: dist.Work | None) -> dist.Work:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
 import pytest
 
 import workbench as wb
-from workbench.common.errors import FIELDS, WorkbenchError, from_fields
+from workbench.common.errors import FIELDS, LastReport, WorkbenchError, from_fields
 from workbench.runs.failure import as_facts, for_page, read_facts, summary, what_went_wrong
-from workbench.runs.old_failures import read_message
 from workbench.shared_memory.control_block import ABORTED
 from workbench.store.event_store import NOW_SCHEMA
 
@@ -108,35 +108,18 @@ def test_facts_from_any_rank_are_read_or_none(text: str) -> None:
     assert read_facts(text) is None
 
 
-OLD = (
-    "rank 2 (process 41) was killed by SIGKILL in iteration 7. Under way: rank 0: rank 2 (process "
-    "41) ended while rank 0 was in all_reduce 4 (ring), step 1 (found by rank 3); rank 1: in wait "
-    "5, step 2, chunk 3; rank 2: in forward"
-)
-
-
-def test_an_old_message_gives_the_same_facts() -> None:
-    """Of a run that was saved before errors had fields."""
-    facts = read_message(OLD)
-    assert facts["text"] == OLD and facts["kind"] == "PeerLost"
-    assert (facts["rank"], facts["how"], facts["code"]) == (2, "killed", -9)
-    zero, one, two = facts["under_way"]
-    assert zero["error"]["doing"] == "all_reduce 4 (ring), step 1"
-    assert (zero["error"]["peer"], zero["error"]["found_by"]) == (0, 3)
-    assert one["doing"] == "wait 5, step 2, chunk 3" and two["words"] == "in forward"
-    assert summary(facts) == "Rank 2 was killed by SIGKILL in iteration 7"
-    left = read_message("rank 1 left the group while rank 0 was in recv p2p 3 (found by rank 0)")
-    assert (left["rank"], left["how"], left["peer"], left["found_by"]) == (1, "left", 0, 0)
-    assert read_message("rank 1 raised:\nTraceback\nValueError: x")["rank"] == 1
-    assert read_message("too little shared memory")["rank"] == -1
-
-
 def test_a_page_is_told_in_sentences_beside_the_data() -> None:
-    page = for_page(read_message(OLD))
-    assert page["summary"] == "Rank 2 was killed by SIGKILL in iteration 7"
+    facts = as_facts(from_fields(LOST | {"how": "killed", "code": -9, "peer": -1}))
+    reports = [
+        LastReport(0, "", error=LOST),
+        LastReport(1, "waiting in call 6", "call 6"),
+        LastReport(2, "in forward", "forward"),
+    ]
+    page = for_page(facts | {"under_way": [asdict(one) for one in reports]})
+    assert page["summary"] == "Rank 2 was killed by SIGKILL in all_reduce 4"
     assert page["end"] == "killed by SIGKILL"
     sentences = [one["said"] for one in page["under_way"]]
-    assert sentences[0] == "rank 2 ended while rank 0 was in all_reduce 4 (ring), step 1"
-    assert sentences[1:] == ["in wait 5, step 2, chunk 3", "in forward"]
+    assert sentences[0] == "rank 2 ended while rank 1 was in all_reduce 4"
+    assert sentences[1:] == ["waiting in call 6", "in forward"]
     assert for_page(as_facts(from_fields(LOST)))["end"] == "its process ended"
     assert for_page(as_facts(from_fields(RAISED)))["summary"] == ""

@@ -251,10 +251,9 @@ def _error(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _fields_of(error: Mapping[str, Any], *without: str) -> dict[str, Any]:
-    """Return the fields of an error; a run that was saved earlier did not tell of ``planned``."""
-    values = {"planned": "", **error}
+    """Return the fields of an error, each of its own type."""
     blank = WorkbenchError().as_fields()
-    return {name: type(blank[name])(values[name]) for name in blank if name not in without}
+    return {name: type(blank[name])(error[name]) for name in blank if name not in without}
 
 
 def summary(facts: Mapping[str, Any]) -> str:

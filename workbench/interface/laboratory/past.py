@@ -20,6 +20,7 @@ from workbench.runs.history import (
     label,
     of_one_task,
 )
+from workbench.studies.comparison.display import fold
 
 COMPARED = 2  # of the newest runs, until the reader ticks others
 
@@ -211,11 +212,10 @@ def _table(pasts: list[Past], reference: str) -> str:
     rows = beside_reference(pasts, reference)
     differ = [row for row in rows if not is_same(row[1])]
     note = comparison_note(pasts)
-    whole = f"<details><summary>All {len(rows)} rows</summary>{_rows(head, rows)}</details>"
     return (
         _rows(head, differ)
         + f'<p class="wb-quiet">{note}</p>' * bool(note)
-        + whole * (len(differ) < len(rows))
+        + fold(_rows(head, rows), len(rows), len(differ))
     )
 
 

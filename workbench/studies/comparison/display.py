@@ -62,10 +62,9 @@ def table_bundle(comparison: Results) -> dict[str, Any]:
         for one in failed
     )
     differ = _differing(table)
-    whole = f"<details><summary>All {table.height} rows</summary>{as_html(table)}</details>"
     return {
         "text/html": f"<p>{html.escape(comparison.words)}</p>{as_html(differ)}"
-        + whole * (differ.height < table.height)
+        + fold(as_html(table), table.height, differ.height)
         + (f"<ul>{wrong}</ul>" if wrong else ""),
         "text/plain": _as_text(table),
     }
@@ -76,6 +75,12 @@ def _differing(table: pl.DataFrame) -> pl.DataFrame:
     if table.width < 3:
         return table
     return table.filter([len({*row[1:]}) > 1 for row in table.iter_rows()])
+
+
+def fold(whole: str, rows: int, shown: int) -> str:
+    """Return a table of so many rows, folded; "" where all of them are shown beside it."""
+    folded = f"<details><summary>All {rows} rows</summary>{whole}</details>"
+    return folded * (shown < rows)
 
 
 def as_html(table: pl.DataFrame, look: str = "") -> str:

@@ -16,8 +16,7 @@ from workbench.common.units import size_bytes
 from workbench.experiment.survivors import comes_and_goes
 from workbench.formulas import OPERATIONS, Algorithm
 from workbench.formulas.hierarchical import levels_told
-from workbench.runs.failure import for_page, read_facts
-from workbench.runs.old_failures import read_message
+from workbench.runs.failure import as_facts, for_page, read_facts
 from workbench.shared_memory.control_state import ControlState
 from workbench.shared_memory.link_state import LinkState
 from workbench.store.event_store import NOW_SCHEMA, Store
@@ -365,7 +364,7 @@ def failure_of(run: Watched, over: bool) -> dict[str, Any] | None:
     if failure is None and "failure" in metadata:
         failure = read_facts(metadata["failure"])
     if failure is None and metadata.get("error"):
-        failure = read_message(metadata["error"])
+        failure = as_facts(WorkbenchError(metadata["error"]))  # its message alone
     return failure and for_page(failure)
 
 

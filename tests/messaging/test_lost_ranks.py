@@ -149,9 +149,9 @@ def _die_after(slots: int) -> None:
     box = dist.group.WORLD.members.outbox(0, 1)  # type: ignore[union-attr]
     post, posted = box.post, []
 
-    def post_and_count(*fields: int) -> None:
-        post(*fields)
-        posted.append(fields)
+    def post_and_count(header: Any) -> None:
+        post(header)
+        posted.append(header)
         if len(posted) == slots:
             os.kill(os.getpid(), signal.SIGKILL)
 

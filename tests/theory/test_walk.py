@@ -76,13 +76,13 @@ def _sends(rank: int, size: int) -> dict[str, list[list[int]]]:
     for op, name in enumerate(candidates("all_reduce", size)):
         rows = sends[name] = []
 
-        def noted(x, to, *rest, rows=rows, **named):  # type: ignore[no-untyped-def]
-            rows.append([to, x.nbytes])
-            return put(x, to, *rest, **named)
+        def noted(message, rows=rows):  # type: ignore[no-untyped-def]
+            rows.append([message.peer, message.x.nbytes])
+            return put(message)
 
-        def relayed(x, frm, to, *rest, rows=rows, **named):  # type: ignore[no-untyped-def]
-            rows.append([to, x.nbytes])
-            return pass_on(x, frm, to, *rest, **named)
+        def relayed(message, to, *how, rows=rows):  # type: ignore[no-untyped-def]
+            rows.append([to, message.x.nbytes])
+            return pass_on(message, to, *how)
 
         comm.slots.put, comm.slots.pass_on = noted, relayed
         x = np.ones(10 * SLOT // 4 + 3, np.float32)

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import HashStore
 from tests.live import until
 from workbench.transports.doorbell import Bells
 from workbench.transports.gloo import GlooChannels
-from workbench.transports.mailbox import FAR_SLOTS
+from workbench.transports.mailbox import FAR_SLOTS, Header
 from workbench.transports.peer_page import PeerPage
 
 SLOT = 4096
@@ -50,7 +50,7 @@ def test_slots_of_any_length_arrive_whole_and_in_order(
     for number, nbytes in enumerate(lengths):
         assert outbox.free.acquire(timeout=30)
         outbox.slot(np.uint8)[:nbytes] = number + 1
-        outbox.post(0, number, 0, 0, 0, nbytes, 0)
+        outbox.post(Header(0, number, 0, 0, 0, nbytes, 0))
         if number >= FAR_SLOTS - 1:  # as far ahead as there is room
             take(inbox, number - FAR_SLOTS + 1, lengths)
     for number in range(len(lengths) - FAR_SLOTS + 1, len(lengths)):
@@ -75,7 +75,7 @@ def test_an_outbox_is_drained_when_the_other_side_says_so(
     outbox, inbox = ends[0].outbox(1, 0), ends[1].inbox(0, 0)
     for _ in range(FAR_SLOTS):
         assert outbox.free.acquire(timeout=30)
-        outbox.post(0, 0, 0, 0, 0, SLOT, 0)
+        outbox.post(Header(0, 0, 0, 0, 0, SLOT, 0))
     for _ in range(FAR_SLOTS):
         assert inbox.ready.acquire(timeout=30)
     until(lambda: outbox.free._value == FAR_SLOTS)

@@ -178,12 +178,12 @@ def flip(step: int) -> None:
 
     post = shared_memory.SharedOutbox.post
 
-    def damaged(box: Any, generation: int, op: int, at: int, chunk: int, *rest: Any) -> None:
-        if at == step:
+    def damaged(box: Any, header: mailbox.Header) -> None:
+        if header.step == step:
             box.memory[box._headers[box.counts[0]] + mailbox.HEADER_BYTES + 3] ^= (
                 0x40  # an exponent
             )
-        post(box, generation, op, at, chunk, *rest)
+        post(box, header)
 
     shared_memory.SharedOutbox.post = damaged  # type: ignore[method-assign]
 

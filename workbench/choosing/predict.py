@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.choosing.clock import Time, replay
 from workbench.choosing.costs import PLAIN, SLOT_BYTES, Costs, Links, Machine, slow_down
@@ -38,8 +38,23 @@ def predict(operation: str, algorithm: str | Function, n: int, nbytes: int, cost
     links, cores, slot_bytes = costs.links, costs.cores, costs.slot_bytes
     if links.paced:  # what is on its way is not slower for it
         machine, factor = slow_down(machine, factor), 1.0
-    time = time_of_walk(operation, function, n, nbytes, machine, links, cores, slot_bytes)
+    time = time_of_walk(
+        operation, function, n, nbytes, machine, links, cores=cores, slot_bytes=slot_bytes
+    )
     return time.seconds * factor
+
+
+class _Case(NamedTuple):
+    """Calls of one kind, on any number of bytes."""
+
+    operation: str
+    function: Function
+    n: int
+    machine: Machine
+    links: Links
+    cores: int
+    slot_bytes: int
+    calls: int
 
 
 def time_of_walk(
@@ -49,6 +64,7 @@ def time_of_walk(
     nbytes: int,
     machine: Machine,
     links: Links = PLAIN,
+    *,
     cores: int = 1 << 20,
     slot_bytes: int = SLOT_BYTES,
     calls: int = 1,
@@ -56,26 +72,18 @@ def time_of_walk(
     """Return the time per call of ``calls`` calls in a row, with the root going round."""
     if n == 1:
         return Time(0.0)
-    case = operation, function, n, machine, links, cores, slot_bytes, min(calls, MOST_CALLS)
+    calls = min(calls, MOST_CALLS)
+    case = _Case(operation, function, n, machine, links, cores, slot_bytes, calls)
     first = LINEAR_FROM * n * slot_bytes
     if nbytes <= 2 * first:
-        return _time(nbytes, *case)
-    more, low, high = (nbytes - first) / first, _time(first, *case), _time(2 * first, *case)
+        return _time(nbytes, case)
+    more, low, high = (nbytes - first) / first, _time(first, case), _time(2 * first, case)
     return Time(*(a + (b - a) * more for a, b in zip(low, high, strict=True)))
 
 
 @lru_cache(1024)
-def _time(
-    nbytes: int,
-    operation: str,
-    function: Function,
-    n: int,
-    machine: Machine,
-    links: Links,
-    cores: int,
-    slot_bytes: int,
-    calls: int,
-) -> Time:
+def _time(nbytes: int, case: _Case) -> Time:
+    operation, function, n, machine, links, cores, slot_bytes, calls = case
     moves = _moves(operation, function, n, nbytes, slot_bytes, calls, links.levels)
     return Time(*(part / calls for part in replay(moves, machine, links, cores)))
 

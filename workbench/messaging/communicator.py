@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.messaging.chunk_index import Whole, part_of
 from workbench.messaging.members import Members
+from workbench.messaging.message import Message
 from workbench.messaging.mover import NoMover
 from workbench.messaging.pacing import sleep_until
 from workbench.messaging.slot_by_slot import SlotBySlot, pieces_of, slots_of
@@ -49,9 +50,7 @@ class Communicator:
         # A send returns only when its receiver has taken it: what hides in slots comes to light.
         self.rendezvous = False
         self.whole: Whole | None = None  # what a user's own algorithm works on, to number its parts
-        self.additions: Any = (
-            None  # observes the additions of a user's algorithm (messaging/reduction_tracer.py)
-        )
+        self.additions: Any = None  # observes those of a user's algorithm (reduction_tracer.py)
         self.failed = False  # the call raised an error: it was never completed
         self.untold = False  # its rows do not tell whose parts its chunks are made of
         self.levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
@@ -234,7 +233,7 @@ class Communicator:
         self.post(x, to=to, step=step, chunk=chunk, phase=phase, slot=slot)
         if self.rendezvous:
             number = self.recorder.name(phase) if phase else self._phase
-            self.slots.until_taken(to, step, chunk, number)
+            self.slots.until_taken(Message(x, to, step, chunk, -1, number))
 
     def post(
         self,
@@ -257,7 +256,7 @@ class Communicator:
         if self.additions is not None:
             self.additions.sends(x)
         if code := self._mover.post(x, to, step, chunk, slot, name):
-            self._rest.post(code, x, to, step, chunk, slot, name)
+            self._rest.post(code, Message(x, to, step, chunk, slot, name))
 
     def recv(
         self,
@@ -279,7 +278,7 @@ class Communicator:
         name = phase or self._phase
         frm = self._anyone() if frm is None else frm
         if code := self._mover.recv(into, frm, reduce, step, chunk, slot, name):
-            self._rest.recv(code, into, frm, reduce, step, chunk, slot, name)
+            self._rest.recv(code, Message(into, frm, step, chunk, slot, name), reduce)
         if self.additions is not None:
             self._tell(into, frm, reduce, slot)
         return frm
@@ -314,7 +313,9 @@ class Communicator:
                 self.additions.sends(part)
         of = x, to, into, frm, reduce, step, chunk, into_chunk, slot, name, before
         if code := self._mover.exchange(*of):
-            self._rest.exchange(code, *of)
+            out = Message(x, to, step, chunk, slot, name)
+            back = Message(into, frm, step, into_chunk, slot, name)
+            self._rest.exchange(code, out, back, reduce, before)
         if self.additions is not None:
             self._tell(into, frm, reduce, slot)
 
@@ -341,7 +342,8 @@ class Communicator:
         name = phase or self._phase
         of = mine, frm, to, reduce, keep, step, chunk, slot, name, next_phase or name
         if code := self._mover.relay(*of):
-            self._rest.relay(code, *of)
+            message = Message(mine, frm, step, chunk, slot, name)
+            self._rest.relay(code, message, to, reduce, keep, next_phase or name)
 
     def combine(
         self,

@@ -14,6 +14,7 @@ from workbench.messaging.progress_engine import ProgressEngine
 from workbench.recording.events import SEND, WAIT, now
 from workbench.recording.lane import Lane
 from workbench.shared_memory.control_block import ATTENTION, SLOW_MOTION
+from workbench.transports.mailbox import Header
 from workbench.transports.shared_memory import SharedOutbox
 
 
@@ -94,16 +95,18 @@ class SendEngine(Engine):
         start, peer, nbytes, place = now(), transfer.peer, transfer.nbytes, transfer.place
         assert place is not None
         box.post(
-            self.comm.generation,
-            transfer.number,
-            place.fd + 1,
-            place.offset,
-            0,
-            nbytes,
-            transfer.signature,
-            total=nbytes,
-            tag=transfer.tag,
-            checksum=place.inode,
+            Header(
+                self.comm.generation,
+                transfer.number,
+                place.fd + 1,
+                place.offset,
+                0,
+                nbytes,
+                transfer.signature,
+                total=nbytes,
+                tag=transfer.tag,
+                checksum=place.inode,
+            )
         )
         self.comm.slots.messages_sent += nbytes
         self._posts[peer] = transfer.lent = self._posts.get(peer, 0) + 1
@@ -203,18 +206,19 @@ class SendEngine(Engine):
         if slots.attention[ATTENTION]:
             departs, arrives, slowness = slots.flight(transfer.peer, nbytes, start)
         box.post(
-            self.comm.generation,
-            transfer.number,
-            0,
-            0,
-            transfer.slot,
-            nbytes,
-            transfer.signature,
-            arrives,
-            transfer.nbytes,
-            transfer.tag,
-            0,
-            slowness,
+            Header(
+                self.comm.generation,
+                transfer.number,
+                0,
+                0,
+                transfer.slot,
+                nbytes,
+                transfer.signature,
+                arrives,
+                total=transfer.nbytes,
+                tag=transfer.tag,
+                slowness=slowness,
+            )
         )
         slots.messages_sent += nbytes
         self._posts[transfer.peer] = self._posts.get(transfer.peer, 0) + 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from workbench.messaging.message import Message
 from workbench.messaging.mover import AHEAD, DONE, FOREIGN, LOOK, NoMover
 from workbench.messaging.slots import Slots
 from workbench.messaging.watchdog import PeerWait
 from workbench.transports.arrays import flat_array
-
-Numbered = list[tuple[Any, int, int]]  # slots, with the numbers of their chunk and slot
 
 
 def slots_of(elements: int, itemsize: int, slot_bytes: int) -> tuple[int, int]:
@@ -44,117 +44,80 @@ class SlotBySlot:
     def __init__(self, slots: Slots, slot_bytes: int) -> None:
         self._slots, self._mover, self._slot_bytes = slots, slots.mover, slot_bytes
 
-    def post(
-        self, code: int, x: Any, to: int, step: int, chunk: int, slot: int, phase: str | int
-    ) -> None:
-        x, number, put = flat_array(x), self._number(phase), self._slots.put
-        pieces = pieces_of(x, slot, self._slot_bytes)
-
-        def again() -> int:
-            result: int = self._mover.post(x, to, step, chunk, slot, number)
-            return result
+    def post(self, code: int, message: Message) -> None:
+        message, put = self._ready(message), self._slots.put
+        pieces = pieces_of(message.x, message.slot, self._slot_bytes)
 
         def one(i: int) -> None:
-            put(pieces[i], to, step, chunk, slot + i, number)
+            put(message._replace(x=pieces[i], slot=message.slot + i))
 
-        self._complete(code, again, one, len(pieces), [x])
+        self._complete(code, partial(self._mover.post, *message), one, len(pieces), [message.x])
 
-    def recv(
-        self,
-        code: int,
-        into: Any,
-        frm: int,
-        reduce: str | None,
-        step: int,
-        chunk: int,
-        slot: int,
-        phase: str | int,
-    ) -> None:
-        into, number, take = flat_array(into), self._number(phase), self._slots.take
-        pieces = pieces_of(into, slot, self._slot_bytes)
-
-        def again() -> int:
-            result: int = self._mover.recv(into, frm, reduce, step, chunk, slot, number)
-            return result
+    def recv(self, code: int, message: Message, reduce: str | None) -> None:
+        message, take = self._ready(message), self._slots.take
+        pieces = pieces_of(message.x, message.slot, self._slot_bytes)
+        again = partial(self._mover.recv, *message[:2], reduce, *message[2:])
 
         def one(i: int) -> None:
-            take(pieces[i], frm, reduce, step, chunk, slot + i, number)
+            take(message._replace(x=pieces[i], slot=message.slot + i), reduce)
 
-        self._complete(code, again, one, len(pieces), [into])
+        self._complete(code, again, one, len(pieces), [message.x])
 
     def relay(
         self,
         code: int,
-        mine: Any,
-        frm: int,
+        message: Message,
         to: int,
         reduce: str | None,
         keep: bool,
-        step: int,
-        chunk: int,
-        slot: int,
-        phase: str | int,
         next_phase: str | int,
     ) -> None:
-        mine, pass_on = flat_array(mine), self._slots.pass_on
-        phases = self._number(phase), self._number(next_phase)
-        pieces = pieces_of(mine, slot, self._slot_bytes)
-
-        def again() -> int:
-            result: int = self._mover.relay(mine, frm, to, reduce, keep, step, chunk, slot, *phases)
-            return result
+        message, pass_on = self._ready(message), self._slots.pass_on
+        pieces, number = (
+            pieces_of(message.x, message.slot, self._slot_bytes),
+            self._number(next_phase),
+        )
+        x, frm, *place = message
+        again = partial(self._mover.relay, x, frm, to, reduce, keep, *place, number)
 
         def one(i: int) -> None:
-            pass_on(pieces[i], frm, to, reduce, keep, step, chunk, slot + i, phases)
+            piece = message._replace(x=pieces[i], slot=message.slot + i)
+            pass_on(piece, to, reduce, keep, number)
 
-        self._complete(code, again, one, len(pieces), [mine])
+        self._complete(code, again, one, len(pieces), [x])
 
     def exchange(
-        self,
-        code: int,
-        x: Any,
-        to: int,
-        into: Any,
-        frm: int,
-        reduce: str | None,
-        step: int,
-        chunk: Any,
-        into_chunk: Any,
-        slot: int,
-        phase: str | int,
-        before: bool,
+        self, code: int, leaving: Message, arriving: Message, reduce: str | None, before: bool
     ) -> None:
-        number, put, take = self._number(phase), self._slots.put, self._slots.take
-        x, into = self._flat(x), self._flat(into)
-        out, arriving = self._numbered(x, chunk, slot), self._numbered(into, into_chunk, slot)
-
-        def again() -> int:
-            result: int = self._mover.exchange(
-                x, to, into, frm, reduce, step, chunk, into_chunk, slot, number, before
-            )
-            return result
+        put, take = self._slots.put, self._slots.take
+        out, back = self._ready(leaving), self._ready(arriving)
+        put_each, take_each = self._each(out), self._each(back)
+        ends, place = (*out[:2], *back[:2]), (out.step, out.chunk, back.chunk, out.slot, out.phase)
+        again = partial(self._mover.exchange, *ends, reduce, *place, before)
 
         def one(turn: int) -> None:
             i, taking = divmod(turn, 2)
-            if not taking and i < len(out):
-                piece, c, at = out[i]
-                put(piece, to, step, c, at, number)
-            if taking and AHEAD <= i < len(arriving) + AHEAD:
-                piece, c, at = arriving[i - AHEAD]
-                take(piece, frm, reduce, step, c, at, number, before)
+            if not taking and i < len(put_each):
+                put(put_each[i])
+            if taking and AHEAD <= i < len(take_each) + AHEAD:
+                take(take_each[i - AHEAD], reduce, before)
 
-        turns = 2 * max(len(out), len(arriving) + AHEAD)
-        arrays = [*x, *into] if isinstance(x, list) else [x, into]
+        turns = 2 * max(len(put_each), len(take_each) + AHEAD)
+        arrays = [*out.x, *back.x] if isinstance(out.x, list) else [out.x, back.x]
         self._complete(code, again, one, turns, arrays)
 
-    def _flat(self, x: Any) -> Any:
-        return [flat_array(one) for one in x] if isinstance(x, list) else flat_array(x)
+    def _ready(self, message: Message) -> Message:
+        """Return the message with flat arrays, and its phase as a number."""
+        x = message.x
+        flat = [flat_array(one) for one in x] if isinstance(x, list) else flat_array(x)
+        return message._replace(x=flat, phase=self._number(message.phase))
 
-    def _numbered(self, x: Any, chunk: Any, slot: int) -> Numbered:
-        """Return all slots of ``x``, with the numbers of its chunk and slot."""
+    def _each(self, message: Message) -> list[Message]:
+        """Return all slots of a message, of one chunk or of several."""
+        x, chunk, slot = message.x, message.chunk, message.slot
         chunks = zip(x, chunk, strict=True) if isinstance(x, list) else [(x, chunk)]
         return [
-            (piece, c, i)
+            message._replace(x=piece, chunk=c, slot=i)
             for one, c in chunks
             for i, piece in enumerate(pieces_of(one, slot, self._slot_bytes), slot)
         ]

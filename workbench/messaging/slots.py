@@ -16,6 +16,7 @@ from workbench.common import environment
 from workbench.common.errors import CollectiveError
 from workbench.messaging.flights import Flights
 from workbench.messaging.members import COLLECTIVE_PLANE, Members
+from workbench.messaging.message import Message
 from workbench.messaging.mismatch import Side, mismatch
 from workbench.messaging.mover import YIELDS, YIELDS_ASIDE, open_mover, wire
 from workbench.messaging.pacing import Pacer, sleep_until
@@ -85,63 +86,46 @@ class Slots:
         self.mover.awake_ns = self.spin_ns if inline else 0
         self.mover.yields = 0 if self.mover.awake_ns else YIELDS if inline else YIELDS_ASIDE
 
-    # -- the three moves; ``phase`` is a name's number --
+    # -- the three moves, of one slot each --
 
-    def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
-        """Copy ``x`` into a free slot toward ``to`` and post it."""
-        box = self._claim(to, step, chunk, phase, x)
+    def put(self, message: Message) -> None:
+        """Copy the slot's ``x`` into a free slot toward its peer and post it."""
+        box, x = self._claim(message), message.x
         start = now()
         buffer = box.slot(x.dtype)[: len(x)]
         kernels_of(x).copy(buffer, x)
-        self._post(box, buffer, to, step, chunk, slot, phase, start)
+        self._post(box, buffer, message, start)
 
-    def take(
-        self,
-        into: Any,
-        frm: int,
-        reduce: str | None,
-        step: int,
-        chunk: int,
-        slot: int,
-        phase: int,
-        before: bool = False,
-    ) -> None:
-        """Copy the oldest slot from ``frm`` into ``into``, or combine it with it (``before``: in
+    def take(self, message: Message, reduce: str | None, before: bool = False) -> None:
+        """Copy the oldest slot from the peer into ``x``, or combine it with it (``before``: in
         front of it).
         """
-        box, fields = self._arrived(frm, step, chunk, into.nbytes, slot, phase)
-        start = now()
+        box, fields = self._arrived(message)
+        start, into = now(), message.x
         buffer = box.slot(into.dtype)[: len(into)]
         if fields[F_CHECKSUM]:
-            self._verify(Header(*fields), buffer, frm)
+            self._verify(Header(*fields), buffer, message.peer)
         if reduce is None:
             kernels_of(into).copy(into, buffer)
         else:
             first, second = (buffer, into) if before else (into, buffer)
             kernels_of(into).reduce[reduce](first, second, out=into)
         box.release()
-        self._received(start, frm, fields, reduce is not None, phase)
+        self._received(start, message, fields, reduce is not None)
 
     def pass_on(
-        self,
-        mine: Any,
-        frm: int,
-        to: int,
-        reduce: str | None,
-        keep: bool,
-        step: int,
-        chunk: int,
-        slot: int,
-        phases: tuple[int, int],
+        self, message: Message, to: int, reduce: str | None, keep: bool, next_phase: int
     ) -> None:
-        """Combine the oldest slot from ``frm`` with ``mine``, straight into a slot to ``to``."""
-        arrived, fields = self._arrived(frm, step, chunk, mine.nbytes, slot, phases[0])
-        leaving = self._claim(to, step + 1, chunk, phases[1], mine)
+        """Combine the oldest slot from the peer with ``x``, straight into a slot to ``to``."""
+        arrived, fields = self._arrived(message)
+        mine, step = message.x, message.step + 1
+        onward = message._replace(peer=to, step=step, phase=next_phase)
+        leaving = self._claim(onward)
         start = now()
         kernels, n, dtype = kernels_of(mine), len(mine), mine.dtype
         incoming, outgoing = arrived.slot(dtype)[:n], leaving.slot(dtype)[:n]
         if fields[F_CHECKSUM]:
-            self._verify(Header(*fields), incoming, frm)
+            self._verify(Header(*fields), incoming, message.peer)
         if reduce is None:
             kernels.copy(mine, incoming)
             kernels.copy(outgoing, mine)
@@ -151,16 +135,16 @@ class Slots:
         else:
             kernels.reduce[reduce](incoming, mine, out=outgoing)
         arrived.release()
-        self._received(start, frm, fields, reduce is not None, phases[0])
-        self._post(leaving, outgoing, to, step + 1, chunk, slot, phases[1], start)
+        self._received(start, message, fields, reduce is not None)
+        self._post(leaving, outgoing, onward, start)
 
-    def until_taken(self, to: int, step: int, chunk: int, phase: int) -> None:
-        """Wait until ``to`` has taken all that was sent to it: until every slot is free."""
-        box, held = self._out[to], 0
+    def until_taken(self, message: Message) -> None:
+        """Wait until the peer has taken all that was sent to it: until every slot is free."""
+        box, held = self._out[message.peer], 0
         try:
             while held < box.slots:
                 if not box.free.acquire(False):
-                    self._wait(box.free, to, step, chunk, -1, self.untaken, phase)
+                    self._wait(box.free, message, self.untaken)
                 held += 1
         finally:
             for _ in range(held):
@@ -198,50 +182,44 @@ class Slots:
 
     # -- their halves --
 
-    def _claim(self, to: int, step: int, chunk: int, phase: int, mine: Any) -> Any:
-        """Claim a free slot toward ``to``: wait for one, and at the gate where the user may hold
+    def _claim(self, message: Message) -> Any:
+        """Claim a free slot toward the peer: wait for one, and at the gate where the user may hold
         ranks.
 
-        ``mine`` is what this rank has of the chunk by now: its first values are said while held.
+        ``x`` is what this rank has of the chunk by now: its first values are said while held.
         """
+        to = message.peer
         box = self._out.get(to)
         if box is None:
             self._meet(to, "send to")
             box = self._out[to] = self.members.outbox(to, COLLECTIVE_PLANE)
             wire(self.mover, True, to, box)
         if not box.free.acquire(False):
-            self._wait(box.free, to, step, chunk, -1, self.full, phase)
+            self._wait(box.free, message._replace(slot=-1), self.full)
         if self.attention[ATTENTION] and self.attention[HELD] and self.gate is not None:
-            self._say(mine, to, step, chunk)
-            self.gate.pass_chunk((self.group, self.op, step), self.where.iteration)
+            self._say(message)
+            self.gate.pass_chunk((self.group, self.op, message.step), self.where.iteration)
             self.watch.check()
         return box
 
-    def _say(self, mine: Any, to: int, step: int, chunk: int) -> None:
+    def _say(self, message: Message) -> None:
         """Report to observers what this rank holds of the chunk that it is about to send."""
+        mine = message.x
         self.lane.status(
             SEND,
-            peer=self.world[to],
+            peer=self.world[message.peer],
             group=self.group_number,
             op=self.op,
-            step=step,
-            chunk=chunk,
+            step=message.step,
+            chunk=message.chunk,
             dtype=self.recorder.name(str(mine.dtype).removeprefix("torch.")),
             shape=(len(mine),),
             values=tuple(float(value) for value in mine[:8].tolist()),
         )
 
-    def _post(
-        self,
-        box: Any,
-        payload: Any,
-        to: int,
-        step: int,
-        chunk: int,
-        slot: int,
-        phase: int,
-        start: int,
-    ) -> None:
+    def _post(self, box: Any, payload: Any, message: Message, start: int) -> None:
+        """Post a slot that was filled."""
+        _, to, step, chunk, slot, phase = message
         nbytes = payload.nbytes
         departs = arrives = slowness = 0
         if self.attention[ATTENTION] and self.pacer is not None:
@@ -249,45 +227,44 @@ class Slots:
                 peer_wait = PeerWait(self.watch, to, self.lane, f"{self.doing}, step {step + 1}")
                 self.pacer.wait_while_cut(self.world[to], peer_wait.look)
             departs, arrives, slowness = self.flight(to, nbytes, start)
-        total = checksum(bytes_of(payload)) | 1 if self.verify else 0
         box.post(
-            self.generation,
-            self.op,
-            step,
-            chunk,
-            slot,
-            nbytes,
-            self.signature,
-            arrives,
-            nbytes,
-            0,
-            total,
-            slowness,
+            Header(
+                self.generation,
+                self.op,
+                step,
+                chunk,
+                slot,
+                nbytes,
+                self.signature,
+                arrives,
+                total=nbytes,
+                checksum=checksum(bytes_of(payload)) | 1 if self.verify else 0,
+                slowness=slowness,
+            )
         )
         if departs:
             sleep_until(departs, self.watch.check, self.attention, slowness)
         self.mover.bytes_sent += nbytes
         self._write(SEND, start, now(), self.world[to], step, chunk, slot, nbytes, 0, phase)
 
-    def _arrived(
-        self, frm: int, step: int, chunk: int, nbytes: int, slot: int, phase: int
-    ) -> tuple[Any, tuple[int, ...]]:
-        """Return the header's fields of the oldest slot from ``frm``, once it is there and is what
+    def _arrived(self, message: Message) -> tuple[Any, tuple[int, ...]]:
+        """Return the header's fields of the oldest slot from the peer, once it is there and is what
         is expected.
         """
+        frm, nbytes = message.peer, message.x.nbytes
         box = self._in.get(frm)
         if box is None:
             self._meet(frm, "receive from")
-            box = self._in[frm] = self._open(frm, step, chunk, slot, phase)
+            box = self._in[frm] = self._open(message)
             wire(self.mover, False, frm, box)
         if not box.ready.acquire(False):
-            self._wait(box.ready, frm, step, chunk, slot, 0, phase)
+            self._wait(box.ready, message, 0)
         fields: tuple[int, ...] = box.fields()
         if fields[F_ARRIVES] and fields[F_ARRIVES] > now():
-            start, (step, chunk, slot) = now(), fields[F_STEP : F_SLOT + 1]
+            start, place = now(), fields[F_STEP : F_SLOT + 1]
             flight = fields[F_ARRIVES], fields[F_SLOWNESS]
             self.flights.land(self.op, frm, flight, self.attention)
-            self._write(WAIT, start, now(), self.world[frm], step, chunk, slot, -1, 0, phase)
+            self._write(WAIT, start, now(), self.world[frm], *place, -1, 0, message.phase)
         if (
             fields[F_OP] != self.op
             or fields[F_SIGNATURE] != self.signature
@@ -297,10 +274,11 @@ class Slots:
             raise self.watch.fail(self._explain(frm, Header(*fields), nbytes))
         return box, fields
 
-    def _open(self, frm: int, step: int, chunk: int, slot: int, phase: int) -> Any:
-        """Return the mailbox from ``frm``. The sender makes it for its first message: until then
+    def _open(self, message: Message) -> Any:
+        """Return the mailbox from the peer. The sender makes it for its first message: until then
         this waits.
         """
+        _, frm, step, chunk, slot, phase = message
         box = self.members.inbox(frm, COLLECTIVE_PLANE, None)
         if box is not None:
             return box
@@ -315,31 +293,20 @@ class Slots:
         finally:
             self._write(WAIT, start, now(), peer, step, chunk, slot, -1, 0, phase)
 
-    def _received(
-        self, start: int, frm: int, fields: tuple[int, ...], fused: bool, phase: int
-    ) -> None:
-        self._write(
-            RECV,
-            start,
-            now(),
-            self.world[frm],
-            fields[F_STEP],
-            fields[F_CHUNK],
-            fields[F_SLOT],
-            fields[F_NBYTES],
-            self.fused if fused else 0,
-            phase,
-        )
+    def _received(self, start: int, message: Message, fields: tuple[int, ...], fused: bool) -> None:
+        peer, place = self.world[message.peer], fields[F_STEP : F_NBYTES + 1]
+        name = self.fused if fused else 0
+        self._write(RECV, start, now(), peer, *place, name, message.phase)
         mover = self.mover
         mover.heard, mover.heard_chunk = fields[F_STEP], fields[F_CHUNK]
         mover.most_heard = max(mover.most_heard, mover.heard)
 
-    def _wait(
-        self, semaphore: Any, peer: int, step: int, chunk: int, slot: int, name: int, phase: int
-    ) -> None:
+    def _wait(self, semaphore: Any, message: Message, name: int) -> None:
         """Wait, and record it; stay awake at first, as sleeping and waking outlasts most waits."""
         start = now()
         acquire = semaphore.acquire
+        _, to_or_from, *place, phase = message
+        peer, (step, chunk, _) = self.world[to_or_from], place
         looks, awake_until = LOOKS, start + self.mover.awake_ns
         try:
             while looks > 0 or now() < awake_until:
@@ -349,16 +316,11 @@ class Slots:
                     break
             else:
                 self.lane.status(
-                    WAIT,
-                    peer=self.world[peer],
-                    group=self.group_number,
-                    op=self.op,
-                    step=step,
-                    chunk=chunk,
+                    WAIT, peer=peer, group=self.group_number, op=self.op, step=step, chunk=chunk
                 )
-                self.watch.wait(semaphore, peer, self.lane, f"{self.doing}, step {step + 1}")
+                self.watch.wait(semaphore, to_or_from, self.lane, f"{self.doing}, step {step + 1}")
         finally:  # a wait that was not ended was one too
-            self._write(WAIT, start, now(), self.world[peer], step, chunk, slot, -1, name, phase)
+            self._write(WAIT, start, now(), peer, *place, -1, name, phase)
 
     def _meet(self, peer: Any, doing: str) -> None:
         """Raise CollectiveError unless ``peer`` is another rank of this group."""

@@ -24,6 +24,7 @@ from workbench.experiment.faults import (
 )
 from workbench.experiment.spec import Experiment, Freeze, Jitter, Kill
 from workbench.messaging.communicator import Communicator
+from workbench.messaging.message import Message
 from workbench.messaging.slots import Slots
 from workbench.recording.events import CODE, now
 from workbench.recording.recorder import Recorder
@@ -115,26 +116,17 @@ def _slots(
 
         all_by_hand = True
 
-        def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int) -> None:
-            look(self, step)
-            super().put(x, to, step, chunk, slot, phase)
+        def put(self, message: Message) -> None:
+            look(self, message.step)
+            super().put(message)
 
-        def take(self, into: Any, frm: int, reduce: str | None, step: int, *rest: Any) -> None:
-            look(self, step)
-            super().take(into, frm, reduce, step, *rest)
+        def take(self, message: Message, *how: Any) -> None:
+            look(self, message.step)
+            super().take(message, *how)
 
-        def pass_on(
-            self,
-            mine: Any,
-            frm: int,
-            to: int,
-            reduce: str | None,
-            keep: bool,
-            step: int,
-            *rest: Any,
-        ) -> None:
-            look(self, step)
-            super().pass_on(mine, frm, to, reduce, keep, step, *rest)
+        def pass_on(self, message: Message, *how: Any) -> None:
+            look(self, message.step)
+            super().pass_on(message, *how)
 
     return Looking
 

@@ -16,6 +16,7 @@ from workbench.common import extensions
 from workbench.common.errors import CollectiveError
 from workbench.formulas import Algorithm, Terms, Transfer
 from workbench.formulas.model import one_chunk
+from workbench.messaging.message import Message
 from workbench.theory.walk import Walker, arguments
 
 MOST_ELEMENTS = 1 << 14  # of a walk: larger tensors are walked through on a smaller scale
@@ -23,7 +24,7 @@ EVEN = 5040  # elements for each rank, so that parts of them are whole
 WHOLE = 1 << 40  # bytes of a slot: no message is cut
 
 
-class Message(NamedTuple):
+class Sent(NamedTuple):
     """A chunk that a rank sends."""
 
     step: int
@@ -37,7 +38,7 @@ class Message(NamedTuple):
 class Walk(NamedTuple):
     """All messages of one call, and which of them are added to the receiver's values."""
 
-    messages: list[Message]
+    messages: list[Sent]
     added: set[tuple[int, int, int]]  # step, source, target
     late: bool  # they are added when all messages have left
 
@@ -49,29 +50,18 @@ class _Notes:
         self.rank, self.walk, self.phases = rank, into, phases
         self.unit, self.moves = 1, list[Any]()  # of walk.py
 
-    def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int, *_: Any) -> None:
-        noted = Message(step, self.phases[phase], self.rank, to, chunk, len(x))
+    def put(self, slot: Message) -> None:
+        phase, elements = self.phases[slot.phase], len(slot.x)
+        noted = Sent(slot.step, phase, self.rank, slot.peer, slot.chunk, elements)
         self.walk.messages.append(noted)
 
-    def take(self, into: Any, frm: int, reduce: Any, step: int, *_: Any) -> None:
+    def take(self, slot: Message, reduce: Any, *_: Any) -> None:
         if reduce is not None:
-            self.walk.added.add((step, frm, self.rank))
+            self.walk.added.add((slot.step, slot.peer, self.rank))
 
-    def pass_on(
-        self,
-        mine: Any,
-        frm: int,
-        to: int,
-        reduce: Any,
-        keep: bool,
-        step: int,
-        chunk: int,
-        slot: int,
-        phases: tuple[int, int],
-        *_: Any,
-    ) -> None:
-        self.take(mine, frm, reduce, step)
-        self.put(mine, to, step + 1, chunk, slot, phases[1])
+    def pass_on(self, slot: Message, to: int, reduce: Any, keep: bool, next_phase: int) -> None:
+        self.take(slot, reduce)
+        self.put(slot._replace(peer=to, step=slot.step + 1, phase=next_phase))
 
     def anyone(self) -> int:
         raise CollectiveError("which message comes first is known only when it comes")

@@ -18,6 +18,7 @@ import torch  # noqa: F401 (before what stands on it: torch brings our backend i
 
 from workbench.common.errors import CollectiveError
 from workbench.messaging.communicator import Communicator
+from workbench.messaging.message import Message
 from workbench.messaging.mover import NoMover
 from workbench.messaging.slot_by_slot import SlotBySlot
 from workbench.transports.arrays import flat_array
@@ -48,17 +49,16 @@ class _Slots:
         self.unit, self.doing, self.lane = members.unit, "a walk", members.recorder
         self.recorder, self.mover = members.recorder, NoMover()
 
-    def put(self, x: Any, to: int, *_: Any, **__: Any) -> None:
-        self.moves.append(Move(SEND, -1, to, len(x) * self.unit))
+    def put(self, message: Message) -> None:
+        self.moves.append(Move(SEND, -1, message.peer, len(message.x) * self.unit))
 
-    def take(self, into: Any, frm: int, reduce: str | None, *_: Any, **__: Any) -> None:
-        self.moves.append(Move(RECV, frm, -1, len(into) * self.unit, reduce is not None))
+    def take(self, message: Message, reduce: str | None, *_: Any) -> None:
+        nbytes = len(message.x) * self.unit
+        self.moves.append(Move(RECV, message.peer, -1, nbytes, reduce is not None))
 
-    def pass_on(
-        self, mine: Any, frm: int, to: int, reduce: str | None, keep: bool, *_: Any, **__: Any
-    ) -> None:
-        copies = reduce is None or keep
-        self.moves.append(Move(RELAY, frm, to, len(mine) * self.unit, reduce is not None, copies))
+    def pass_on(self, message: Message, to: int, reduce: str | None, keep: bool, *_: Any) -> None:
+        copies, nbytes = reduce is None or keep, len(message.x) * self.unit
+        self.moves.append(Move(RELAY, message.peer, to, nbytes, reduce is not None, copies))
 
     def anyone(self) -> NoReturn:
         raise CollectiveError("which slot comes first is known only when it comes")

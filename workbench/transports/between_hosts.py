@@ -67,7 +67,8 @@ def open_channels(
     lacking = [(rank, why) for rank, (place, why) in enumerate(places) if place < 0]
     if not lacking:
         assert _job is not None
-        return MpiChannels(_job, places, group.store, group.rank, size, *rest)
+        at = group.store, group.rank, size, group.far
+        return MpiChannels(_job, places, *at, slot_bytes, page=page, bells=bells, ended=ended)
     if environment.text("WORKBENCH_BETWEEN_HOSTS") == "mpi":
         rank, why = lacking[0]
         raise WorkbenchError(

@@ -74,8 +74,7 @@ class GlooOutbox(_GlooBox):
         self._has_receipt = False
         self._start(self._wait, f"to {to}")
 
-    def post(self, *fields: int, **named: int) -> None:
-        header = Header(*fields, **named)
+    def post(self, header: Header) -> None:
         if header.arrives and self._peer in self._channels.other_clock:
             header = header._replace(arrives=max(header.arrives - now(), 1))  # from now on
         HEADER.pack_into(self._headers_of[self._turn], 0, *header)

@@ -61,22 +61,8 @@ class Outbox(Protocol):
     def slot(self, dtype: Any) -> Any:
         """Return the claimed slot as a flat array (numpy) or tensor (torch) of ``dtype``."""
 
-    def post(
-        self,
-        generation: int,
-        op: int,
-        step: int,
-        chunk: int,
-        slot: int,
-        nbytes: int,
-        signature: int,
-        arrives: int = 0,
-        total: int = 0,
-        tag: int = 0,
-        checksum: int = 0,
-        slowness: int = 0,
-    ) -> None:
-        """Hand the claimed slot over; the arguments are a Header's fields (no object: hot path)."""
+    def post(self, header: Header) -> None:
+        """Hand the claimed slot over."""
 
 
 class Inbox(Protocol):

@@ -77,8 +77,7 @@ class MpiOutbox(_MpiBox):
         self._on_its_way = 0  # slots posted and not yet taken; a count of each side has one writer
         self._delivered = 0
 
-    def post(self, *fields: int, **named: int) -> None:
-        header = Header(*fields, **named)
+    def post(self, header: Header) -> None:
         self._on_its_way += 1
         self.moved += header.nbytes
         self._posted.append((self._buffers[self._turn], header))
@@ -203,6 +202,7 @@ class MpiChannels:
         size: int,
         far: list[int],
         slot_bytes: int,
+        *,
         page: PeerPage,
         bells: Bells,
         ended: Callable[[int, bool], None],

@@ -54,40 +54,11 @@ class SharedOutbox(_Mailbox):
             None  # set for point to point: wakes a receiver that waits for several senders
         )
 
-    def post(
-        self,
-        generation: int,
-        op: int,
-        step: int,
-        chunk: int,
-        slot: int,
-        nbytes: int,
-        signature: int,
-        arrives: int = 0,
-        total: int = 0,
-        tag: int = 0,
-        checksum: int = 0,
-        slowness: int = 0,
-    ) -> None:
+    def post(self, header: Header) -> None:
         counts = self.counts
         turn = counts[TURN]
-        _pack(
-            self.memory,
-            self._headers[turn],
-            generation,
-            op,
-            step,
-            chunk,
-            slot,
-            nbytes,
-            signature,
-            arrives,
-            total,
-            tag,
-            checksum,
-            slowness,
-        )
-        counts[MOVED] += nbytes
+        _pack(self.memory, self._headers[turn], *header)
+        counts[MOVED] += header.nbytes
         counts[TURN] = (turn + 1) % SLOTS
         self.ready.release()
         if self.bell is not None:

@@ -127,7 +127,7 @@ class Feed:
             raise SpecError(f"there is no scene {scene!r}; there is {', '.join(self._scenes)}")
         run = self._run()
         assert run is not None, "only a page that has the run joins its feed"
-        page = Page(self, run, send, readonly, on_start, scene, ready, idle, trials)
+        page = Page(self, run, send, readonly, on_start, scene, ready, idle, trials=trials)
         self.remember(page)
         return page
 

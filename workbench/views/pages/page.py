@@ -58,6 +58,7 @@ class Page:
         scene: str,
         ready: Ready,
         idle: Ready,
+        *,
         trials: Trials | None = None,
     ) -> None:
         self.run = run  # a run lives while a page shows it

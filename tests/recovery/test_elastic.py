@@ -140,9 +140,9 @@ def test_a_rank_that_dies_before_it_joins_is_named_and_gone_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = wb.run(lasting("data_parallel", 2))
-    note = run._note
+    ranks, note = run._ranks, run._ranks.note
     monkeypatch.setattr(  # just as it reports
-        run, "_note", lambda rank, what: run.kill(rank) if what == "arrived" else note(rank, what)
+        ranks, "note", lambda rank, what: run.kill(rank) if what == "arrived" else note(rank, what)
     )
     training(run, 2)
     run.remove_rank(0)

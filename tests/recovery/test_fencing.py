@@ -124,7 +124,7 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
     """The kill is withheld for a second, in which the evicted rank runs."""
     exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
-    signal_of, killers = run._signal, list[threading.Timer]()
+    signal_of, killers = run._ranks.signal, list[threading.Timer]()
 
     def late(rank: int, number: signal.Signals) -> None:
         if number == signal.SIGKILL:
@@ -134,7 +134,7 @@ def test_a_zombie_that_wakes_before_it_is_killed_waits_outside(
         else:
             signal_of(rank, number)
 
-    monkeypatch.setattr(run, "_signal", late)
+    monkeypatch.setattr(run._ranks, "signal", late)
     pid = stopped(run)
     until(lambda: killers, 60, "it is evicted")
     until(lambda: VICTIM in run._supervisor.regrouping.table.left or gone([pid]), 30, "it leaves")
@@ -158,12 +158,12 @@ def test_one_that_is_thawed_and_cannot_be_killed_ends_by_itself_and_is_named(
         monkeypatch.setattr(stop_watch, "SLACK", -1.9)
     exp = experiment("data_parallel", 3, recovery="shrink", timeout="2 s", iterations=LONG)
     run = wb.run(exp)
-    signal_of = run._signal
+    signal_of = run._ranks.signal
 
     def thaw(rank: int, number: signal.Signals) -> None:
         signal_of(rank, signal.SIGCONT if number == signal.SIGKILL else number)
 
-    monkeypatch.setattr(run, "_signal", thaw)
+    monkeypatch.setattr(run._ranks, "signal", thaw)
     pid = stopped(run)
     assert_as_sequential(run, recovered(run), {0, 2}, stopped=True)
     assert_fenced(run, pid, "ended")

@@ -15,7 +15,7 @@ from tests.live import LONG, gone, lenet, until
 from tests.recovery.lasting import ended, generations, wait_for
 from tests.recovery.test_elastic import lasting
 from tests.recovery.test_policies import assert_as_sequential, experiment, kinds
-from workbench.runs.run import Run
+from workbench.runs.starting import Starter
 
 Signaled = Callable[[dict[int, signal.Signals]], None]
 
@@ -23,15 +23,15 @@ Signaled = Callable[[dict[int, signal.Signals]], None]
 @pytest.fixture
 def at_start(monkeypatch: pytest.MonkeyPatch) -> Signaled:
     """Return a function that has processes signaled before they know which rank they are."""
-    order = Run._order
+    order = Starter._order
 
     def signaled(to: dict[int, signal.Signals]) -> None:
-        def signal_first(run: Any, handle: Any, team: Any) -> None:
+        def signal_first(starter: Any, handle: Any, team: Any) -> None:
             if handle.rank in to:
                 os.kill(handle.pid, to.pop(handle.rank))
-            order(run, handle, team)
+            order(starter, handle, team)
 
-        monkeypatch.setattr(Run, "_order", signal_first)
+        monkeypatch.setattr(Starter, "_order", signal_first)
 
     return signaled
 

@@ -99,8 +99,8 @@ def test_a_run_whose_launcher_cannot_be_closed_is_over_nevertheless() -> None:
         run._launcher.close = close  # type: ignore[method-assign]
         run.kill(1)
         result = run.wait(timeout=90, check=False)
-        assert run._thread is not None
-        run._thread.join(90)  # what it raises is this test's
+        assert run._ranks.thread is not None
+        run._ranks.thread.join(90)  # what it raises is this test's
     assert isinstance(result.error, wb.PeerLost) and result.error.rank == 1
 
 

@@ -220,7 +220,7 @@ def test_a_rank_that_is_stopped_in_the_middle_of_its_report_is_named() -> None:
         assert f"rank 1 (process {run.pids[1]}) is stopped (SIGSTOP)" in str(error)
     with started(strategy=stops, iterations=2) as run:
         until(lambda: process_state(run.pids[1]) == "T", what="it is stopped")
-        run._signal(1, signal.SIGCONT)
+        run._ranks.signal(1, signal.SIGCONT)
         assert run.wait(timeout=60).ok, "the rest of it was read"
 
 

@@ -23,7 +23,7 @@ def test_a_freeze_ends_whose_signals_are_late(
 ) -> None:
     """A SIGSTOP that comes after its SIGCONT would stop the process forever."""
     run = wb.run(lenet(iterations=LONG, timeout="2 s", faults=FREEZE))
-    signal_of, sent = run._signal, list[signal.Signals]()
+    signal_of, sent = run._ranks.signal, list[signal.Signals]()
 
     def send(rank: int, number: signal.Signals) -> None:
         if number == late:
@@ -31,7 +31,7 @@ def test_a_freeze_ends_whose_signals_are_late(
         sent.append(number)
         signal_of(rank, number)
 
-    monkeypatch.setattr(run, "_signal", send)
+    monkeypatch.setattr(run._ranks, "signal", send)
     until(lambda: run.done or run.iteration > 6, what="training goes on")
     assert ended(run).ok
     assert sent == [signal.SIGSTOP, signal.SIGCONT]
@@ -44,7 +44,7 @@ def test_a_rank_that_is_being_thawed_is_never_taken_for_a_stopped_one(
 ) -> None:
     """Else it is evicted, where another rank is lost at that moment."""
     run = wb.run(lenet(ranks=3, iterations=LONG, recovery="shrink"))
-    signal_of, stopped = run._signal, list[list[int]]()
+    signal_of, stopped = run._ranks.signal, list[list[int]]()
 
     def send(rank: int, number: signal.Signals) -> None:
         stopped.append(run._supervisor._stops.stopped())
@@ -52,7 +52,7 @@ def test_a_rank_that_is_being_thawed_is_never_taken_for_a_stopped_one(
         stopped.append(run._supervisor._stops.stopped())
 
     training(run)
-    monkeypatch.setattr(run, "_signal", send)
+    monkeypatch.setattr(run._ranks, "signal", send)
     run.freeze(FROZEN)
     run.thaw(FROZEN)
     assert ended(run).ok
@@ -63,14 +63,14 @@ def test_a_rank_does_not_go_on_before_its_freeze(monkeypatch: pytest.MonkeyPatch
     """The signal may come late, when the run would be over."""
     exp = lenet(ranks=2, iterations=8, faults=wb.Freeze(rank=FROZEN, at_iteration=3, seconds=1))
     run = wb.run(exp)
-    signal_of = run._signal
+    signal_of = run._ranks.signal
     timers = list[threading.Timer]()
 
     def send(*target: Any) -> None:
         timers.append(threading.Timer(0.5, signal_of, target))
         timers[-1].start()
 
-    monkeypatch.setattr(run, "_signal", send)
+    monkeypatch.setattr(run._ranks, "signal", send)
     assert run.wait(60).ok
     for one in timers:
         one.join()

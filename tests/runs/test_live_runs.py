@@ -54,7 +54,8 @@ def test_a_with_block_ends_its_run_and_its_ranks(raises: bool) -> None:
 def test_a_with_block_ends_ranks_that_do_not_end_their_iteration() -> None:
     with wb.run(lenet(iterations=LONG)) as run:
         training(run)
-        run._handle(1).signal(pool.signal.SIGSTOP)  # by no hand of its user's: `stop` is in vain
+        # By no hand of its user's: `stop` is in vain.
+        run._ranks.signal(1, pool.signal.SIGSTOP)
     assert run.done and gone(run.pids.values())
     assert str(run.result.error) == "the `with` block of the run was left"
 

@@ -191,7 +191,7 @@ def _hit(run: wb.Run, how: str, case: Struck, chance: random.Random) -> None:
 
 def _signal(run: wb.Run, rank: int, number: signal.Signals) -> None:
     """To a rank that lives, or is a zombie: its number is not used again while the run is."""
-    if rank not in run._ended:
+    if rank not in run._ranks.ended:
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pids[rank], number)
 

@@ -24,8 +24,10 @@ from workbench.views.pages.feed import feed
 class Ranks(Steering):
     """Three ranks; what is done to them is written down."""
 
+    pids: Any = {0: 10, 1: 11, 2: 12}  # noqa: RUF012
+
     def __init__(self, **state: Any) -> None:
-        self.pids, self.done, self.calls = {0: 10, 1: 11, 2: 12}, False, list[Any]()
+        self.done, self.calls = False, list[Any]()
         free = {"held": True, "standing": (), "slow_motion": 1.0, "slow": {}, "frozen": ()}
         self.control_state = ControlState(**{**free, "links": {}, **state})
         for verb in "pause resume step slow_motion stop kill freeze thaw slow corrupt link".split():

@@ -44,6 +44,7 @@ from workbench.launchers.processes import rank_handle
 from workbench.launchers.processes.pool import meeting_place, warm_pool
 from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.runs.display_mixin import Shown
+from workbench.runs.rank_control import RankControl
 from workbench.runs.steering import Steering
 from workbench.shared_memory.control_block import (
     AT_GATE,
@@ -107,7 +108,7 @@ class Ranks(Steering, Shown):
         group = self._group = WorkerGroup(
             size, lambda ranks: [Member(rank, home) for rank in ranks], self.store
         )
-        self._lock, self._one_at_a_time = threading.RLock(), threading.Lock()
+        self._ranks, self._one_at_a_time = RankControl(group), threading.Lock()
         self._cell: Cell | None = None
         self._over = False
         self._at_end: list[Callable[[], None]] = []
@@ -224,7 +225,7 @@ class Ranks(Steering, Shown):
     def _replace(self, rank: int, tell: Tell) -> None:
         old = self._members[rank]
         if self._control.rank_word(rank, FROZEN_BY_USER):
-            self._note_frozen(rank, False)
+            self._ranks.note_frozen(rank, False)
         for word in (AT_GATE, STATE):
             self._control.set_rank(rank, word, 0)
         new = self._enlist(rank)
@@ -245,7 +246,7 @@ class Ranks(Steering, Shown):
             for rank, message, _ in self._group.hear(0.05):
                 if message.get("grouped") == self.generation and not message["error"]:
                     waiting.discard(rank)
-            if waiting & self._ended.keys():
+            if waiting & self._ranks.ended.keys():
                 break  # the others wait for it in vain
         return sorted(waiting)
 
@@ -259,11 +260,6 @@ class Ranks(Steering, Shown):
         return self._over
 
     @property
-    def pids(self) -> dict[int, int]:  # type: ignore[override]  # as they are now
-        """The operating system's process of each rank."""
-        return self._group.pids
-
-    @property
     def state_in_words(self) -> tuple[str, str]:
         """A page's word for the state, and a sentence."""
         if self._over:
@@ -275,7 +271,7 @@ class Ranks(Steering, Shown):
     @property
     def control_state(self) -> ControlState:
         """The ranks' control state: what is held, slowed or cut, and which ranks have ended."""
-        ended = {rank: self._members[rank].end for rank in self._ended}
+        ended = {rank: self._members[rank].end for rank in self._ranks.ended}
         return replace(self._control.state(), ended={} if self._over else ended)
 
     def stop(self) -> str:  # type: ignore[override]

@@ -31,7 +31,8 @@ from workbench.experiment.faults import (
     struck,
 )
 from workbench.experiment.spec import Experiment
-from workbench.shared_memory.control_block import ASKED, ITERATION, SOURCE, STOP, WAITS, Control
+from workbench.runs.rank_control import RankControl
+from workbench.shared_memory.control_block import ASKED, ITERATION, SOURCE, STOP, WAITS
 
 if TYPE_CHECKING:
     from workbench.runs.elastic import Elastic
@@ -43,8 +44,9 @@ Do = Callable[[], None]
 class Conductor:
     """Does what is due, whenever it is looked at."""
 
-    def __init__(self, exp: Experiment, control: Control, steering: Elastic) -> None:
-        self._exp, self._control, self._steering = exp, control, steering
+    def __init__(self, exp: Experiment, ranks: RankControl, steering: Elastic) -> None:
+        self._exp, self._ranks, self._steering = exp, ranks, steering
+        self._control = ranks.control
         self._number = count()
         self._waits = False  # does a rank wait for the source of its samples?
         self._down = list[SourceDown]()  # the faults of that source that have struck
@@ -60,14 +62,14 @@ class Conductor:
         """Do what is done before training."""
         for fault in self._exp.faults:
             if isinstance(fault, FailToStart):
-                self._steering._fault("fail to start", fault.rank)
-                self._steering._signal(fault.rank, signal.SIGKILL)
+                self._ranks.fault("fail to start", fault.rank)
+                self._ranks.signal(fault.rank, signal.SIGKILL)
 
     def look(self, trained_from: float) -> None:
         """Do what is due by now, and what ranks have asked for. ``trained_from``: when all ranks
         were first in training, 0 before.
         """
-        for rank in self._steering.pids:
+        for rank in self._ranks.pids:
             if (number := self._control.rank_word(rank, ASKED)) > 0:
                 self._answer(rank, number)
         if trained_from:
@@ -122,11 +124,11 @@ class Conductor:
 
     def _wait_for_data(self) -> None:
         """Have all clocks stand for as long as a rank waits for the source of its samples."""
-        ended, word = self._steering._ended, self._control.rank_word
-        waits = any(word(rank, WAITS) for rank in self._steering.pids if rank not in ended)
+        ended, word = self._ranks.ended, self._control.rank_word
+        waits = any(word(rank, WAITS) for rank in self._ranks.pids if rank not in ended)
         if waits != self._waits:
             self._waits = waits
-            self._steering._stand_still(waits)
+            self._ranks.stand_still(waits)
 
     def _put(self, moment: float, do: Do) -> None:
         heapq.heappush(self._due, (moment, next(self._number), do))
@@ -135,7 +137,7 @@ class Conductor:
         """Do a fault, unless the rank that it strikes has ended by now. ``by``: the rank that asks
         for it.
         """
-        steering, ended = self._steering, self._steering._ended
+        steering, ended = self._steering, self._ranks.ended
         if isinstance(fault, Join):
             return steering._join(fault.rank)
         if any(rank in ended for rank in struck(fault)):
@@ -146,7 +148,7 @@ class Conductor:
             case Preempt(rank=rank):
                 steering.preempt(rank)
             case Freeze(rank=rank, seconds=seconds):
-                steering._freeze_for(rank, seconds)
+                self._ranks.freeze_for(rank, seconds)
             case Slow(rank=rank, factor=factor, seconds=lasts):
                 steering.slow(rank, factor)
                 self._later(lasts, partial(steering.slow, rank, 1))
@@ -156,13 +158,13 @@ class Conductor:
                 self._cut(self._across(side), lasts)
             case SourceDown(seconds=lasts) if fault not in self._down:  # each rank asks for it
                 self._down.append(fault)
-                steering._fault("source down", by, lasts)
+                self._ranks.fault("source down", by, lasts)
                 self._control.words[SOURCE] = 1
                 self._later(lasts, partial(self._bring_back, len(self._down)))
 
     def _across(self, side: Collection[int]) -> list[tuple[int, int]]:
         """Return the links between these ranks and all others, both ways."""
-        other = [rank for rank in self._steering.pids if rank not in side]
+        other = [rank for rank in self._ranks.pids if rank not in side]
         pairs = [(a, b) for a in side for b in other]
         return [*pairs, *((b, a) for a, b in pairs)]
 

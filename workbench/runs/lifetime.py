@@ -23,7 +23,7 @@ from workbench.common import live_runs
 from workbench.common.arguments import Function, checked
 from workbench.common.user_warnings import warn_user
 from workbench.launchers.processes.launcher import Launcher
-from workbench.launchers.processes.worker_group import WorkerGroup
+from workbench.runs.rank_control import RankControl
 from workbench.shared_memory.control_block import STOP
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ LEAVING = 3.0  # seconds for the iteration that is under way to end, where a `wi
 class Lifetime:
     """The part of ``Run`` that begins and ends with it."""
 
-    pids: dict[int, int]
     _at_end: list[Callable[[], None]] | None  # None once these have been called
     _called_off = ""  # why the run ends now, whatever its ranks do
     _entry: live_runs.Entry
     _finished: threading.Event
-    _group: WorkerGroup[Any]
     _launcher: Launcher
     _lock: threading.RLock
     _of_user: weakref.ref[Self]
+    _ranks: RankControl
+    _launched = False  # are all processes there?
 
     @property
     def done(self) -> bool:
@@ -115,13 +115,13 @@ class Lifetime:
         called where the last reference to the run goes, in the middle of anything.
         """
         self._called_off = why
-        if not self.pids:  # they are being started, and the launcher waits for them
+        if not self._launched:  # they are being started, and the launcher waits for them
             self._launcher.close(0)
 
 
 def _note_unreferenced(run: Lifetime, owner: int) -> None:
     """Warn of a live run to which no reference is left, and end it; a notebook's goes on."""
-    ends = run.done or run._called_off or run._group.control.words[STOP]
+    ends = run.done or run._called_off or run._ranks.control.words[STOP]
     if ends or os.getpid() != owner or live_runs.goes_on_alone():
         return
     run._call_off("no reference to the run was left")

@@ -10,16 +10,18 @@ from workbench.rank.lost_reports import publish
 from workbench.runs.regrouping import Regrouping
 
 if TYPE_CHECKING:
-    from workbench.runs.elastic import Elastic
+    from workbench.runs.starting import Starter
     from workbench.store.event_store import Store
 
 
 class LostReports:
     """Publishes the losses of lost ranks, in a run that writes checkpoints."""
 
-    def __init__(self, exp: Experiment, regrouping: Regrouping, run: Elastic, store: Store) -> None:
+    def __init__(
+        self, exp: Experiment, regrouping: Regrouping, starter: Starter, store: Store
+    ) -> None:
         self._needed, self._regrouping = exp.checkpoint is not None, regrouping
-        self._run, self._store = run, store
+        self._starter, self._store = starter, store
         self._newest: tuple[int, set[int]] = (0, set())
 
     def look(self, spared: Collection[int]) -> None:
@@ -32,6 +34,6 @@ class LostReports:
         ):
             return
         self._newest = now
-        self._run._group.collector.drain()
+        self._starter.drain()
         reports = self._regrouping.past_losses(self._store, spared)
-        publish(self._run._rendezvous, *now, reports)
+        publish(self._starter.rendezvous, *now, reports)

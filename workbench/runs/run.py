@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench import native
 from workbench.common import live_runs
 from workbench.common.arguments import Facts, Seconds, checked
 from workbench.common.descriptors import check_descriptors
@@ -23,12 +22,11 @@ from workbench.common.threads import start as start_thread
 from workbench.common.units import counted
 from workbench.common.user_warnings import warn_user
 from workbench.experiment.checks import prepare
-from workbench.experiment.faults import not_there
 from workbench.experiment.spec import Experiment
-from workbench.experiment.team import Team
 from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.rank.batches import SIZES
 from workbench.rank.stack_dumps import Lookout
+from workbench.rank.unreachable import evicts_unreachable
 from workbench.recording.events import H_MAGIC, MAGIC
 from workbench.recording.meter import Samples
 from workbench.recording.recorder import read_meters
@@ -36,17 +34,12 @@ from workbench.runs.checkpoints import checkpoint_of, lock_of, sizes_of, write_n
 from workbench.runs.display_mixin import Shown
 from workbench.runs.elastic import Elastic
 from workbench.runs.failure import as_facts, how_of, name_planned
-from workbench.runs.launching import (
-    costs_of,
-    launcher_for,
-    note_choice,
-    orders_of,
-    set_up_links,
-    threads_of,
-)
+from workbench.runs.launching import launcher_for, set_up_links
 from workbench.runs.lifetime import Lifetime
 from workbench.runs.outcome import outcome
+from workbench.runs.rank_control import RankControl
 from workbench.runs.regrouping import Regrouping
+from workbench.runs.starting import Starter
 from workbench.runs.supervisor import Supervisor
 from workbench.shared_memory.control_block import ITERATION
 from workbench.shared_memory.control_state import ControlState
@@ -74,7 +67,7 @@ class Run(Elastic, Lifetime, Shown):
         """
         check_descriptors(exp.ranks)
         self.experiment, self._prepared = exp, dict(prepared or {})
-        self.pids, self._finished = {}, threading.Event()
+        self._finished = threading.Event()
         resumed = checkpoint_of(exp)
         with contextlib.ExitStack() as undo:  # a notebook keeps the error, and with it this object
             self._checkpoint_lock = lock_of(exp, resumed)
@@ -90,16 +83,9 @@ class Run(Elastic, Lifetime, Shown):
             self._launcher.begin(range(exp.ranks))
             self._set_up(exp, undo)
             self._supervisor = Supervisor(
-                exp,
-                self._control,
-                [*self._group.handles.values()],
-                self._launcher,
-                self._lookout,
-                self.store,
-                watched,
-                watched._start,
+                exp, self._ranks, self._launcher, self._lookout, self.store, watched, self._starter
             )
-            self._group.collector.start()
+            self._ranks.group.collector.start()
             start_thread(watched._supervise, "workbench run")
             undo.pop_all()
         self._notice_last_reference()
@@ -112,38 +98,20 @@ class Run(Elastic, Lifetime, Shown):
         from workbench.store.event_store import Store  # with polars
 
         self.store: Store = Store(metadata={"experiment": exp.to_yaml(), **self._prepared})
-        self._group = WorkerGroup(exp.ranks, self._launcher.take, self.store)
-        undo.callback(self._group.close)
+        group = WorkerGroup(exp.ranks, self._launcher.take, self.store)
+        undo.callback(group.close)
+        self._ranks = RankControl(group, evicts=evicts_unreachable(exp))
         self._lookout = Lookout()
         set_up_links(exp, self._control)
         self._result = Result()
-        self._at_end, self._lock = [], threading.RLock()
+        self._at_end, self._lock = [], self._ranks.lock
         self._ended_alone: dict[int, int] | None = None  # before the driver ended the rest
         self._started = time.monotonic()
         self._trained_until = 0.0
         self._meters: list[tuple[Samples, float]] = []  # what remains of the ranks' meters
-        self._launch(exp)
-        self.pids |= self._group.pids
-
-    def _launch(self, exp: Experiment) -> None:
-        threads = threads_of(exp)
-        launcher = self._launcher
-        launcher.bear(exp.timeout_ns * 1e-9)
-        launcher.collected_by(self._group.collector.drain, self.store.count_folded)
-        self._rendezvous = launcher.meeting_place(exp.ranks)
-        handles = self._group.take(range(exp.ranks))
-        costs = costs_of(exp)
-        self._orders = orders_of(exp, self._rendezvous, self._prepared, costs)
-        self.store.metadata |= {"cores": str(os.cpu_count() or 1), "threads": str(threads)}
-        self.store.metadata["mover"] = native.name()
-        fail, later = not_there(exp.faults)
-        for one in handles:
-            if one.rank not in fail | later:  # else it waits, until it is ended or replaced
-                self._order(one, None if exp.min_ranks else Team(0, tuple(range(exp.ranks))))
-        self.store.metadata |= launcher.facts()  # with the first order clocks are compared
-        if exp.recovers:
-            launcher.prepare(1)
-        note_choice(exp, costs, self.store)
+        self._starter = Starter(exp, self._launcher, self._ranks, self._lookout)
+        self._starter.begin(self.store, self._prepared)
+        self._launched = True
 
     def _is_over(self) -> bool:
         return self.done
@@ -155,11 +123,11 @@ class Run(Elastic, Lifetime, Shown):
     # -- watching over it --
 
     def _supervise(self) -> None:
-        self._thread = self._entry.thread = threading.current_thread()
+        self._ranks.thread = self._entry.thread = threading.current_thread()
         supervisor = self._supervisor
         try:
             supervisor.follow()
-            self._group.collector.drain()
+            self._ranks.group.collector.drain()
             error = supervisor.error(self.store.now)
             if error is not None:
                 name_planned(self.experiment, error, self.store)
@@ -186,9 +154,9 @@ class Run(Elastic, Lifetime, Shown):
 
     def _finish(self, result: Result) -> None:
         """End the ranks, read the rest of their records, and release what the run held."""
-        self._ended_alone = dict(self._ended)
+        self._ended_alone = dict(self._ranks.ended)
         self.store.metadata |= self._launcher.facts()  # clocks of hosts are known better now
-        self._group.end(patience=1.0 if result.ok else 0.0)
+        self._ranks.group.end(patience=1.0 if result.ok else 0.0)
         self.store.metadata["ok"] = str(result.ok)
         if result.error is not None:
             self.store.metadata["error"] = str(result.error)
@@ -197,8 +165,8 @@ class Run(Elastic, Lifetime, Shown):
         self._meters = self._read_meters()
         self.store.metadata["overhead"] = self._overhead(result.wall_seconds).to_json()
         with self._lock:  # a run that is kept, in a notebook say, keeps the store, not this memory
-            self._group.release()
-            del self._rendezvous
+            self._ranks.group.release()
+            self._starter.rendezvous = None
         self._lookout.close()
         if self._checkpoint_lock is not None:
             self._checkpoint_lock.close()
@@ -264,7 +232,7 @@ class Run(Elastic, Lifetime, Shown):
     @property
     def iteration(self) -> int:
         """The iteration that the slowest rank is in."""
-        living = [rank for rank in self.pids if rank not in self._ended] or [*self.pids]
+        living = [rank for rank in self.pids if rank not in self._ranks.ended] or [*self.pids]
         slowest = min(self._control.rank_word(rank, ITERATION) for rank in living)
         return min(slowest, self.experiment.iterations - 1)  # a server counts those that are done
 
@@ -285,10 +253,10 @@ class Run(Elastic, Lifetime, Shown):
 
         Once the run is over, the last one.
         """
-        traces = self._group.traces  # looked up once: a release puts another dictionary there
+        traces = self._ranks.group.traces  # looked up once: a release puts another dictionary there
         begun = [rank for rank, one in traces.items() if one.words[H_MAGIC] == MAGIC]
         state = self._control.state()
-        ended = dict(self._ended) if self._ended_alone is None else self._ended_alone
+        ended = dict(self._ranks.ended) if self._ended_alone is None else self._ended_alone
         words = {rank: describe_end(code) for rank, code in sorted(ended.items())}
         how: dict[int, How] = {rank: how_of(code) for rank, code in sorted(ended.items())}
         for rank, (report, _) in list(self._supervisor.reports.items()):
@@ -305,7 +273,7 @@ class Run(Elastic, Lifetime, Shown):
     def events(self) -> pl.DataFrame:
         """The event table up to this very moment; complete once the run is over."""
         if not self.done:
-            self._group.collector.drain()
+            self._ranks.group.collector.drain()
         return self.store.events
 
     def overlap(self) -> Overlap:
@@ -324,7 +292,7 @@ class Run(Elastic, Lifetime, Shown):
         return self._overhead(self._result.wall_seconds)
 
     def _read_meters(self) -> list[tuple[Samples, float]]:
-        return [read_meters(one.memory) for one in self._group.traces.values()]
+        return [read_meters(one.memory) for one in self._ranks.group.traces.values()]
 
     def _overhead(self, seconds: float) -> Overhead:
         """Compute the overhead. ``seconds``: how long training took, NaN while that is unknown."""
@@ -337,7 +305,7 @@ class Run(Elastic, Lifetime, Shown):
             len(self.store),
             self.dropped,
             meters,
-            self._group.collector.cpu_ns * 1e-9,
+            self._ranks.group.collector.cpu_ns * 1e-9,
             seconds * min(self.experiment.ranks, os.cpu_count() or 1),
         )
 

@@ -6,32 +6,25 @@ any thread. What the user does to the ranks is recorded as ``fault`` rows of the
 
 from __future__ import annotations
 
-import math
 import signal
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.common.arguments import Bandwidth, Duration, Factor, Rank, Steps, Text, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import bytes_per_second, duration_ns
 from workbench.experiment.spec import Experiment
-from workbench.launchers.processes.launcher import RankHandle
-from workbench.launchers.processes.worker_group import WorkerGroup
-from workbench.rank.unreachable import evicts_unreachable
-from workbench.recording.events import CODE, now
+from workbench.recording.events import now
+from workbench.runs.rank_control import RankControl
 from workbench.shared_memory.control_block import (
-    ASKED,
     CORRUPT,
     CORRUPTIONS,
-    FROZEN,
     FROZEN_BY_USER,
     LOADS,
     SLOW,
     SLOW_MOTION,
     STOP,
     STOP_ASKED,
-    THAW_AT,
     UNITS,
     Control,
 )
@@ -41,7 +34,6 @@ from workbench.store.link_faults import direction, row_values
 if TYPE_CHECKING:
     from workbench.store.event_store import Store
 
-EXPERIMENT = "experiment"  # the driver's lane of faults that the experiment asks for
 QUIET_S = 0.15  # seconds without a new row: a rank at no gate waits for one that is
 LOOK_S = 2.0  # seconds that are left to a rank to see that it may go, and to end an iteration
 
@@ -50,24 +42,17 @@ class Steering:
     """The part of ``Run`` and ``Ranks`` that changes what the ranks do."""
 
     experiment: Experiment | None = None  # of ``Run``; ``Ranks`` run cells
-    pids: dict[int, int]  # the operating system's process of each rank
     store: Store
-    _group: WorkerGroup[Any]
-    _lock: threading.RLock
-    _thread: threading.Thread | None = None  # the one that watches over the run
+    _ranks: RankControl
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The operating system's process of each rank."""
+        return self._ranks.pids
 
     @property
     def _control(self) -> Control:
-        return self._group.control
-
-    @property
-    def _ended(self) -> dict[int, int]:
-        return self._group.ended
-
-    def _handle(self, rank: int) -> RankHandle:
-        """Return the driver's end of a rank."""
-        handle: RankHandle = self._group.handles[rank]
-        return handle
+        return self._ranks.control
 
     def pause(self) -> None:
         """Hold the ranks at their next chunk or iteration.
@@ -83,7 +68,7 @@ class Steering:
         self._note_hold(False)
 
     def _note_hold(self, held: bool) -> None:
-        with self._lock:
+        with self._ranks.lock:
             note_hold(self.store.metadata, held, now())
 
     @checked
@@ -117,7 +102,7 @@ class Steering:
             time.sleep(0.005)
 
     def _can_look(self, rank: int) -> bool:
-        return rank not in self._ended and not self._control.rank_word(rank, FROZEN_BY_USER)
+        return rank not in self._ranks.ended and not self._control.rank_word(rank, FROZEN_BY_USER)
 
     @property
     def held(self) -> list[int]:
@@ -156,8 +141,8 @@ class Steering:
     @checked
     def kill(self, rank: Rank) -> None:
         """Kill the process of ``rank`` (SIGKILL). Raises SpecError if there is no such rank."""
-        self._fault("kill", self._known(rank))
-        self._signal(rank, signal.SIGKILL)
+        self._ranks.fault("kill", self._known(rank))
+        self._ranks.signal(rank, signal.SIGKILL)
 
     @checked
     def preempt(self, rank: Rank) -> None:
@@ -166,8 +151,8 @@ class Steering:
 
         Raises SpecError if there is no such rank.
         """
-        self._fault("preempt", self._known(rank))
-        self._signal(rank, signal.SIGTERM)
+        self._ranks.fault("preempt", self._known(rank))
+        self._ranks.signal(rank, signal.SIGTERM)
 
     @checked
     def freeze(self, rank: Rank) -> None:
@@ -176,10 +161,8 @@ class Steering:
 
         Raises SpecError if there is no such rank.
         """
-        self._fault("freeze", self._known(rank))
-        with self._lock:
-            self._note_frozen(rank, True)
-            self._signal(rank, signal.SIGSTOP)
+        self._ranks.fault("freeze", self._known(rank))
+        self._ranks.freeze(rank)
 
     @checked
     def thaw(self, rank: Rank) -> None:
@@ -187,8 +170,8 @@ class Steering:
 
         Raises SpecError if there is no such rank.
         """
-        self._fault("thaw", self._known(rank))
-        self._continue(rank)
+        self._ranks.fault("thaw", self._known(rank))
+        self._ranks.thaw(rank)
 
     @checked
     def slow(self, rank: Rank, factor: Factor) -> None:
@@ -197,7 +180,7 @@ class Steering:
         """
         if factor < 1:
             raise SpecError(f"slow({rank}, factor={factor}): the factor is 1 (full speed) or more")
-        self._fault("slow", self._known(rank), factor)
+        self._ranks.fault("slow", self._known(rank), factor)
         self._control.set_rank(rank, SLOW, round(factor * 1000))
 
     @checked
@@ -245,75 +228,9 @@ class Steering:
         for a, b in ((source, target), (target, source))[: 2 if both else 1]:
             self._control.set_link(a, b, latency_ns=latency_ns, bytes_per_second=rate, down=down)
             name, seconds, bandwidth_now = row_values(self._control.link(a, b))
-            self._fault(name, b, seconds, direction(a, b), bandwidth_now)
-
-    def _signal(self, rank: int, number: signal.Signals) -> None:
-        """Send a rank's process a signal; nothing once it has ended."""
-        self._handle(rank).signal(number)
-
-    def _freeze_for(self, rank: int, seconds: float) -> None:
-        """Stop a rank's process for a time, or until ``thaw``, as the experiment asks for it."""
-        with self._lock:  # a thread that sees the row thaws the rank after it was frozen
-            self._fault("freeze", rank, seconds)
-            self._control.set_rank(rank, THAW_AT, time.monotonic_ns() + int(seconds * 1e9))
-            self._note_frozen(rank, True)
-            self._signal(rank, signal.SIGSTOP)
-
-    def _continue(self, rank: int) -> None:
-        """Have a rank's process run again. One that is stopped counts as frozen at any moment:
-        another thread would take it for a rank that was lost.
-        """
-        with self._lock:
-            self._control.set_rank(rank, THAW_AT, 0)
-            self._signal(rank, signal.SIGCONT)
-            self._note_frozen(rank, False)
-            if self._control.rank_word(rank, ASKED) < 0:  # for its freeze
-                self._control.set_rank(rank, ASKED, 0)
-
-    def _evict(self, rank: int, why: str = "evicted") -> None:
-        """End a rank that others have given up, or whose replica is wrong (``why`` names the row):
-        a process that is dead cannot write into what comes after it, however late it is thawed.
-        """
-        with self._lock:
-            self._group.recorder.mark(CODE["detect"], why, lane="driver", peer=rank)
-        self._control.set_rank(rank, THAW_AT, 0)
-        self._note_frozen(rank, False)
-        self._signal(rank, signal.SIGKILL)
-
-    def _note_lost(self, rank: int) -> None:
-        """Record that a rank's end was noticed."""
-        raise NotImplementedError
+            self._ranks.fault(name, b, seconds, direction(a, b), bandwidth_now)
 
     def _known(self, rank: int) -> int:
         if rank not in self.pids:
             raise SpecError(f"rank {rank}: this run has ranks 0 to {self._control.ranks - 1}")
         return rank
-
-    def _note_frozen(self, rank: int, frozen: bool) -> None:
-        with self._lock:
-            if bool(self._control.rank_word(rank, FROZEN_BY_USER)) != frozen:
-                self._control.set_rank(rank, FROZEN_BY_USER, int(frozen))
-                evicts = self.experiment is not None and evicts_unreachable(self.experiment)
-                if not evicts:  # else the others' clocks go on
-                    self._control.words[FROZEN] += 1 if frozen else -1
-
-    def _stand_still(self, still: bool) -> None:
-        """Have the clocks of all ranks stand, or go on."""
-        with self._lock:
-            self._control.words[FROZEN] += 1 if still else -1
-
-    def _fault(
-        self, name: str, rank: int, value: float = math.nan, group: str = "", nbytes: int = -1
-    ) -> None:
-        # What the thread that watches the run does was asked for by the experiment alone.
-        from_its_thread = threading.current_thread() is self._thread
-        with self._lock:
-            self._group.recorder.mark(
-                CODE["fault"],
-                name,
-                value=value,
-                lane=EXPERIMENT if from_its_thread else "driver",
-                peer=rank,
-                group=group,
-                nbytes=nbytes,
-            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from workbench.common.errors import How, RunTimeout, TooFewRanks, WorkbenchError
 from workbench.experiment.spec import Experiment
 from workbench.experiment.team import Team
 from workbench.launchers.processes import rank_handle
-from workbench.launchers.processes.launcher import Launcher, RankHandle
+from workbench.launchers.processes.launcher import Launcher
 from workbench.rank.samples_taken import merge
 from workbench.rank.stack_dumps import Lookout
 from workbench.rank.stop_watch import StopWatch
@@ -27,7 +27,9 @@ from workbench.runs.lost_reports import LostReports
 from workbench.runs.member_table import Event, Mark
 from workbench.runs.outcome import Reports
 from workbench.runs.quorum import Quorum
+from workbench.runs.rank_control import RankControl
 from workbench.runs.regrouping import Regrouping
+from workbench.runs.starting import Starter
 from workbench.shared_memory.control_block import (
     ABORT,
     LEAVES,
@@ -36,7 +38,6 @@ from workbench.shared_memory.control_block import (
     SPARE,
     STATE,
     TRAINING,
-    Control,
 )
 from workbench.shared_memory.segments import how_it_ended
 
@@ -56,41 +57,40 @@ class Supervisor:
     def __init__(
         self,
         exp: Experiment,
-        control: Control,
-        handles: Sequence[RankHandle],
+        ranks: RankControl,
         launcher: Launcher,
         lookout: Lookout,
         store: Store,
         run: Elastic,
-        start: Callable[[Sequence[int], Team | None], Sequence[RankHandle]],
+        starter: Starter,
     ) -> None:
-        """Prepare to follow. ``start``: starts fresh ranks, of a team or for the next one."""
+        """Prepare to follow."""
         self.reports: Reports = {}
         self.trained_from = 0.0  # when all ranks were first in training
-        self._exp, self._control, self._launcher = exp, control, launcher
-        self._handles = list(handles)
-        self.regrouping = Regrouping(exp, control)
-        self._conductor = Conductor(exp, control, run)
-        self._start = start
+        self._exp, self._launcher, self._starter = exp, launcher, starter
+        self._ranks, self._control, self._handles = ranks, ranks.control, ranks.handles
+        self.regrouping = Regrouping(exp, self._control)
+        self._conductor = Conductor(exp, ranks, run)
         self._selector = selectors.DefaultSelector()
         self._lookout, self._store, self._run = lookout, store, run
-        self._pids = {one.rank: one.pid for one in handles}
+        self._pids = ranks.pids
         self._late: WorkbenchError | None = None  # what the driver itself has found
         self._refused = False  # has the policy ended the run?
         self._begun = not exp.min_ranks  # has the first team been told?
         self._failed_at: float | None = None  # when ranks had failed, and it cannot recover
         self._table, self._policy = self.regrouping.table, policy_of(exp)
-        self._hosts = HostWatch(launcher, run._note)
+        self._hosts = HostWatch(launcher, ranks.note)
         self._stops = StopWatch(
-            control, self._pids, lambda: self._members, exp.timeout_ns, self._policy.evicts
+            self._control, self._pids, lambda: self._members, exp.timeout_ns, self._policy.evicts
         )
-        self._lost_reports = LostReports(exp, self.regrouping, run, store)
-        self._quorum = Quorum(self._policy.quorum_s, control, self.regrouping, self._stops.stopped)
+        self._lost_reports = LostReports(exp, self.regrouping, starter, store)
+        late_s, stopped = self._policy.quorum_s, self._stops.stopped
+        self._quorum = Quorum(late_s, self._control, self.regrouping, stopped)
 
     def follow(self) -> None:
         """Return when every rank has reported, or those that have not will not any more."""
         with self._selector as selector:
-            for one in self._handles:
+            for one in self._handles.values():
                 selector.register(one.socket, selectors.EVENT_READ, one)
             self._conductor.begin()
             if self._begun or self._gather():
@@ -112,7 +112,7 @@ class Supervisor:
         """Do what is due, and what is due for ranks that come and go. Returns False where a rank
         has been stopped for too long, and the run cannot go on without it.
         """
-        self._run._thaw_due()
+        self._ranks.thaw_due()
         self._leave_out_late()
         self._conductor.look(self.trained_from)
         self._hosts.look()
@@ -135,7 +135,7 @@ class Supervisor:
             self._control.words[ABORT] = 1
             self._control.refresh()
             self._control.open_gates()
-        unreaped = end_to_come(self._failures, self._handles)
+        unreaped = end_to_come(self._failures, [*self._handles.values()])
         return seconds > (rank_handle.REAPED if unreaped else AFTERMATH)
 
     def _gather(self) -> bool:
@@ -147,7 +147,7 @@ class Supervisor:
         team: Team | None = None
         while team is None and not self._run._called_off:
             self._hear(0.01)
-            codes = rank_handle.ended(self._handles)
+            codes = self._ranks.ended
             ended = {rank: how_it_ended(code) for rank, code in codes.items()}
             try:
                 team = gathering.team(table.waiting, ended)
@@ -165,11 +165,11 @@ class Supervisor:
             self.regrouping.absent[rank] = ended.get(rank, late.get(rank, ""))
             if rank in ended:
                 table.note(Event.FORGET, rank)
-                self._run._note_lost(rank)
+                self._ranks.note_lost(rank)
             else:
-                self._run._note(rank, "absent")
+                self._ranks.note(rank, "absent")
         self.regrouping.team = team
-        self._run._begin(team)
+        self._ranks.begin(team, self._exp.iterations)
         table.begin(team)
         for rank in team.members:
             self._handles[rank].order({"team": asdict(team)})
@@ -195,7 +195,7 @@ class Supervisor:
         """Return the ranks that ended without a report, and how: those to spare, or the others."""
         return {
             rank: code
-            for rank, code in sorted(rank_handle.ended(self._handles).items())
+            for rank, code in sorted(self._ranks.ended.items())
             if rank not in self.reports
             and bool(rank not in self._members or self._control.rank_word(rank, SPARE)) == spare
         }
@@ -222,7 +222,7 @@ class Supervisor:
         reports = {**self._failures, **self._table.left}
         error = what_went_wrong(lost, reports, self._pids, where, now, self.regrouping.lost_last)
         error = error and self.regrouping.named(self._hosts.named(error, self.reports))
-        silent = [one for one in self._handles if one.rank not in self.reports]
+        silent = [one for one in self._handles.values() if one.rank not in self.reports]
         if isinstance(error, RunTimeout) and (
             places := places_of(silent, self._lookout, self._exp)
         ):
@@ -230,7 +230,7 @@ class Supervisor:
         return error
 
     def _any_missing(self) -> bool:
-        ended = rank_handle.ended(self._handles)
+        ended = self._ranks.ended
         return any(rank not in self.reports and rank not in ended for rank in self._members)
 
     @property
@@ -295,15 +295,15 @@ class Supervisor:
                 self.regrouping.call_off()  # before: one that runs again must not train on
             self._table.note(event, rank)
             if event is Event.NOTE_END:
-                self._run._note_lost(rank)
+                self._ranks.note_lost(rank)
             elif event is Event.LEAVE_OUT:
-                self._run._note(rank, "left out")
+                self._ranks.note(rank, "left out")
                 if self._quorum.lags(rank):
                     self._table.note(Event.LAG, rank)
                 self.regrouping.call_off()
             elif event is Event.EVICT:
                 corrupt = Mark.CORRUPT in self._table.row(rank).marks
-                self._run._evict(rank, "corrupt" if corrupt else "evicted")
+                self._ranks.evict(rank, "corrupt" if corrupt else "evicted")
             elif event is Event.SEND_OFF:  # all have left their group
                 self._handles[rank].order({"team": None})
             elif event is Event.ASK:
@@ -344,18 +344,17 @@ class Supervisor:
             self.reports.pop(rank, None)
         self._store.metadata |= self.regrouping.metadata()
         self._lost_reports.look(())
-        self._run._begin(team)
+        self._ranks.begin(team, self._exp.iterations)
         joining = {*team.fresh} & waiting
         fields, stays = asdict(team), (stays & {*team.members} - {*team.fresh}) | joining
-        for one in self._handles:
+        for one in self._handles.values():
             if one.rank in stays:
                 one.order({"team": fields})
         self._start_ranks([rank for rank in team.fresh if rank not in joining], team)
         return True
 
     def _start_ranks(self, ranks: Sequence[int], team: Team | None) -> None:
-        for one in self._start(ranks, team):
-            self._handles[one.rank] = one
+        for one in self._starter.start(ranks, team):
             self._pids[one.rank] = one.pid
             self.reports.pop(one.rank, None)
             self._selector.register(one.socket, selectors.EVENT_READ, one)
@@ -370,7 +369,7 @@ class Supervisor:
         for rank in table.outside:
             if self._handles[rank].code is not None:
                 table.note(Event.FORGET, rank)
-                self._run._note_lost(rank)
+                self._ranks.note_lost(rank)
         in_time = [rank for rank in table.marked(Mark.LAGS) if not self._quorum.lags(rank)]
         table.note(Event.ANSWER, *in_time)
         leaves = any(self._control.rank_word(rank, LEAVES) for rank in self._members)
@@ -395,6 +394,6 @@ class Supervisor:
             if "arrived" in body:
                 self._table.note(Event.ARRIVE, rank)
             if came and self._begun:
-                self._run._note(rank, "arrived")
+                self._ranks.note(rank, "arrived")
         else:
             self.reports[rank] = message

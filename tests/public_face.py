@@ -173,6 +173,7 @@ FACE: dict[str, dict[str, str]] = {
     "Crossing.figure": {"theme": "nothing"},
     "Crossing.miss": {"least": "number"},
     "Crossing.wait": {"timeout": "seconds?"},
+    "Experiment.audit": {"progress": "flag", "timeout": "nothing"},
     "Experiment.from_json": {"text": "nothing"},
     "Experiment.from_yaml": {"path_or_text": "yaml", "allow_code": "flag"},
     "Experiment.model_validate": {"obj": "mapping"},

@@ -18,7 +18,9 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError, model_validator
 
-from workbench.common.arguments import Place, Text, checked
+from workbench.auditing.audit import LIMIT
+from workbench.auditing.report import Audit
+from workbench.common.arguments import Place, Text, TimeLimit, checked
 from workbench.common.errors import SpecError, short
 from workbench.common.names import listed
 from workbench.common.output_files import write_text
@@ -98,6 +100,17 @@ class Experiment(Fields):
         return Experiment(
             **{**{name: getattr(self, name) for name in self.model_fields_set}, **changes}
         )
+
+    @checked
+    def audit(self, progress: bool = True, timeout: TimeLimit = LIMIT) -> Audit:
+        """Judge whether the experiment's first update is the one that is due; see ``wb.audit``.
+
+        It abstains where the strategy promises something else than the gradient of the whole
+        minibatch (``Traits.update``). ``progress`` and ``timeout`` are those of ``wb.audit``.
+        """
+        from workbench.experiment.promise import judged
+
+        return judged(self, progress, timeout)
 
     # What cannot be, beyond single fields
 

@@ -58,6 +58,16 @@ class Traits(FrozenModel):
         description="survivors go on from memory: never; with new ranks in the places of the lost "
         "ones; also with fewer ranks",
     )
+    update: Literal["", "whole", "rounds", "compressed", "asynchronous"] = Field(
+        default="",
+        description="what an update is made of: the gradient of the whole minibatch; a rank's own "
+        "between averages of parameters; what is left of a gradient that is compressed; gradients "
+        'of parameters that others have changed since; "": not said',
+    )
+    update_by: tuple[tuple[str, tuple[str | bool | None, ...], str], ...] = Field(
+        default=(),
+        description="an option, values of it, and what an update is made of instead beside these",
+    )
     whole_minibatch: bool = Field(
         default=False, description="each rank takes all samples of a minibatch"
     )

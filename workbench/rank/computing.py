@@ -89,14 +89,15 @@ class Computing:
     def backward(self, loss: torch.Tensor, weight: float = 1.0) -> None:
         """Compute the gradients of ``weight`` times the loss, recorded until the last is there."""
         plain = weight == 1.0 or loss.numel() != 1  # torch says that a loss must be one number
-        seed = None if plain else torch.full_like(loss, weight)
         with ExitStack() as computing:
             computing.enter_context(self.model_pass(backward=True))
 
-            def begin(_: torch.Tensor) -> torch.Tensor | None:
+            def begin(gradient: torch.Tensor) -> torch.Tensor | None:
                 # Callbacks run in the order they were queued in, DDP's own waiting after this.
                 _when_computed(computing.close)
-                return seed  # given to `loss.backward`, it would have torch import SymPy: 0.2 s
+                # Given to `loss.backward`, it would have torch import SymPy: 0.2 s. What comes is
+                # 1, but in an audit, which switches losses off.
+                return None if plain else gradient * weight
 
             loss.register_hook(begin)  # type: ignore[no-untyped-call]
             loss.backward()  # type: ignore[no-untyped-call]

@@ -141,9 +141,9 @@ def _follow(
             members = getattr(dist.group.WORLD, "members", None)
             if members is not None and members.between_hosts:
                 tell({"between hosts": members.between_hosts})
-            code = code or _code_of(exp)  # which may ask torch for its rank
+            code = code or code_of(exp)  # which may ask torch for its rank
             job = _job(body, exp, code, place, session, tell)
-            _train(job, code)
+            train(job, code)
             return job, time.process_time() - began
         except Exception as error:
             cause = lost_peers(session, error, place, exp)
@@ -208,7 +208,7 @@ class _Code(NamedTuple):
     strategy: ModuleType
 
 
-def _code_of(exp: Experiment) -> _Code:
+def code_of(exp: Experiment) -> _Code:
     """Load the task and the strategy."""
     task = load("tasks", exp.task, "Task")(**exp.task_options)
     train = load("strategies", exp.strategy, "train")
@@ -240,7 +240,7 @@ def _job(
     )
 
 
-def _train(job: Job, code: _Code) -> None:
+def train(job: Job, code: _Code) -> None:
     """Have the strategy train, to the end."""
     exp, control = job.exp, job.control
     control.set_rank(job.run_rank, STATE, TRAINING)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="AD-PSGD",
     replicas="own",
+    update="asynchronous",
     recovers="any",
     skips="own share",
     messages="neighbors",

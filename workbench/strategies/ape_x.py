@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="Ape-X",
     replicas="served",
+    update="asynchronous",
     plays="only",
     messages="roles",
     scene="reinforcement",

@@ -21,6 +21,7 @@ from workbench.rank.job import Job
 
 TRAITS = Traits(
     replicas="equal",
+    update="whole",
     recovers="any",
     skips="together",
     together="Each takes {share} of every batch; {averages} their gradients, so {all} stay "

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="served",
+    update="whole",
     recovers="replaced",
     skips="together",
     messages="servers",

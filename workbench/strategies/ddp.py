@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="DDP",
     replicas="equal",
+    update="whole",
+    update_by=(("compression", ("fp16", "bf16", "powersgd"), "compressed"),),
     recovers="any",
     skips="together",
     scene="timeline",

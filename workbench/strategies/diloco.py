@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
     from workbench.rank.job import Job
 
-TRAITS = Traits(title="DiLoCo", replicas="rounds", recovers="any", skips="together", scene="peers")
+TRAITS = Traits(
+    title="DiLoCo",
+    replicas="rounds",
+    update="rounds",
+    recovers="any",
+    skips="together",
+    scene="peers",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="Elephas",
     replicas="served",
+    update="asynchronous",
     messages="servers",
     serves="parameters",
     way=("mode", "frequency"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="FSDP",
     replicas="divided",
+    update="whole",
     recovers="replaced",
     skips="together",
     messages="collectives",

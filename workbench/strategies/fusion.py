@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Named = tuple[str, torch.Tensor]
 
-TRAITS = Traits(replicas="equal", recovers="any", skips="together")
+TRAITS = Traits(replicas="equal", update="whole", recovers="any", skips="together")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="served",
+    update="asynchronous",
     recovers="any",
     plays="only",
     messages="roles",

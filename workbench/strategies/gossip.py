@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 GRAPHS = ("ring", "complete", "torus", "exponential")
 TRAITS = Traits(
-    replicas="own", recovers="any", skips="own share", messages="neighbors", scene="peers"
+    replicas="own",
+    update="rounds",
+    recovers="any",
+    skips="own share",
+    messages="neighbors",
+    scene="peers",
 )
 
 

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 TRAITS = Traits(
-    title="Local SGD", replicas="rounds", recovers="any", skips="together", scene="peers"
+    title="Local SGD",
+    replicas="rounds",
+    update="rounds",
+    recovers="any",
+    skips="together",
+    scene="peers",
 )
 
 

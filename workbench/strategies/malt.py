@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="MALT",
     replicas="own",
+    update="asynchronous",
     recovers="any",
     skips="own share",
     messages="neighbors",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="served",
+    update="asynchronous",
     recovers="any",
     skips="own share",
     messages="servers",

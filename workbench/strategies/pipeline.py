@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="divided",
+    update="whole",
+    update_by=(("schedule", ("pipedream",), "asynchronous"),),
     recovers="replaced",
     whole_minibatch=True,
     skips="together",

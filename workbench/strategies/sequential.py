@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="equal",
+    update="whole",
     whole_minibatch=True,
     skips="together",
     plays="too",

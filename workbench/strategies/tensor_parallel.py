@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TRAITS = Traits(
     replicas="divided",
+    update="whole",
     recovers="replaced",
     whole_minibatch=True,
     skips="together",

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from workbench.rank.job import Job
 
-TRAITS = Traits(title="Top-k", replicas="equal", skips="together", scene="timeline")
+TRAITS = Traits(
+    title="Top-k", replicas="equal", update="compressed", skips="together", scene="timeline"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TRAITS = Traits(
     title="ZeRO",
     replicas="divided",
+    update="whole",
     recovers="replaced",
     skips="together",
     messages="collectives",

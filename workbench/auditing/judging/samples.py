@@ -84,12 +84,16 @@ def _judge_total(case: Case, known: list[Share], dead: bool) -> None:
     total = sum(one.total for one in known)
     if near(total, 1) or dead:
         return
-    is_sum = any(
-        not one.vector.is_mean or (near(abs(one.vector.weight or 0), 1) and one.vector.count > 1)
-        for one in known
-    )
+    is_sum = any(not one.vector.is_mean for one in known)
     size, group = ("", ()) if is_sum else case.explain(total)
-    if size:
+    each_is_1 = any(near(abs(one.vector.weight or 0), 1) and one.vector.count > 1 for one in known)
+    if size and each_is_1:
+        case.words.ask(
+            f"every gradient is {total:.4g} times that of the mean over all samples{size}, or that "
+            "of a sum, in which each sample counts 1: is a sum meant?",
+            ranks=range(case.size),
+        )
+    elif size:
         case.words.blame(
             f"every gradient is {total:.4g} times that of the mean over all samples{size}",
             ranks=range(case.size),

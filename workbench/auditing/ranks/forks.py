@@ -156,12 +156,19 @@ class Forks:
                 why = f"had not ended after {child.ask.seconds:.0f} s, and was killed"
             elif os.WIFSIGNALED(status):
                 why = f"was ended by signal {os.WTERMSIG(status)}"
-            words = "" if known else f"the process {why}"
+            words = "" if known else f"the process {why}{self._last_words(child.number)}"
             write(mine, message_of(Seen(error=words)))
         if child.number == 0:
             for name in read(mine)["modules"]:  # need not be imported once per run
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
+
+    def _last_words(self, number: int) -> str:
+        """Return the last line that a run printed, after a colon; "" where there is none."""
+        path = self.folder / f"log{number}.{self.rank}"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        lines = [one.strip() for one in text.splitlines() if one.strip()]
+        return f": {lines[-1]}" if lines else ""
 
     def _is_known(self, child: _Child) -> bool:
         """Return whether all losses of a run that wants no more are known."""

@@ -30,7 +30,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 def is_here(tensor: torch.Tensor) -> bool:
     """Return whether its memory is still held: FSDP lets go of whole parameters."""
     part = local(tensor)
-    return part.untyped_storage().nbytes() >= part.nbytes
+    return not part.is_meta and part.untyped_storage().nbytes() >= part.nbytes
 
 
 def is_flat(tensor: torch.Tensor) -> bool:

@@ -60,9 +60,13 @@ def parameters_below(node: Any) -> Iterator[torch.nn.Parameter]:
 def vectors_of(loss: torch.Tensor) -> list[Vector] | None:
     """Follow a loss back to the vectors that it sums or averages; None: it is made otherwise.
 
-    The weight of their elements is known once the backward pass has gone through.
+    The weight of their elements is known once the backward pass has gone through: per unit of what
+    comes in at the loss, which a hook of the script's own may have scaled.
     """
     vectors: list[Vector] = []
+    seeds: list[float] = []
+    first: Any = loss.grad_fn
+    first.register_prehook(lambda gradients: seeds.append(float(gradients[0])))
     queue: list[Any] = [loss.grad_fn]
     visited = set()
     while queue:
@@ -72,7 +76,7 @@ def vectors_of(loss: torch.Tensor) -> list[Vector] | None:
         visited.add(node)
         kind = type(node).__name__.rstrip("0123456789")
         if kind in _AVERAGED:
-            vectors.append(_vector(node, kind))
+            vectors.append(_vector(node, kind, seeds))
             continue
         below = [one for one, _ in node.next_functions]
         if any(type(one).__name__ == "AccumulateGrad" for one in below) or len(visited) > _ENOUGH:
@@ -81,7 +85,7 @@ def vectors_of(loss: torch.Tensor) -> list[Vector] | None:
     return vectors
 
 
-def _vector(node: Any, kind: str) -> Vector:
+def _vector(node: Any, kind: str, seeds: list[float]) -> Vector:
     """Return the vector that a node of a graph averages."""
     of_classes = kind.startswith("Nll")
     if of_classes:
@@ -101,7 +105,8 @@ def _vector(node: Any, kind: str) -> Vector:
     divisor = count if mean else 1.0
 
     def seed_arrives(gradients: Sequence[torch.Tensor]) -> None:
-        vector.weight = float(gradients[0]) / divisor if divisor else 0.0
+        seed = seeds[-1] if seeds else 1.0
+        vector.weight = float(gradients[0]) / divisor / seed if divisor and seed else 0.0
 
     node.register_prehook(seed_arrives)
     return vector

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.auditing.starting import close_all
 from workbench.common import descriptors, ipc, live_runs, threads
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes import guardian
@@ -321,6 +322,7 @@ def shutdown() -> None:
         live_runs.end_all("wb.shutdown() ended it")
     finally:
         _end_pool()
+        close_all()  # what audits keep
 
 
 def _end_pool() -> None:

@@ -14,6 +14,7 @@ import workbench as wb
 # What starts ranks, reads a user's folder, or keeps something on this machine is looked at
 # and not run: its arguments must be those of the function.
 LOOKED_AT = {
+    "audit",
     "calibrate",
     "check",
     "compare",

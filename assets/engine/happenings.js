@@ -275,7 +275,7 @@ export class Happenings {
     const link = linkChange(fault);
     const before = link && lineBefore(this.lines, link, t);
     if (fault.name === "slow" && fault.value !== 1) this.slowed.add(rank);
-    if (before?.links) {
+    if (link && before?.links) {
       before.links.push(link);
       before.until = t;
       before.words = linksFaultWords(link, before.links);

@@ -73,6 +73,8 @@ def audit(
     timeout     for all of it; the audit then abstains, with what it knows
 
     Raises SpecError for anything else than a script or a function.
+
+    >>> print(wb.audit("train.py", ranks=2, progress=False))
     """
     show = _line if progress and sys.stderr.isatty() else _nothing
     with Session(update=update, seed=seed, lift=lift) as session:

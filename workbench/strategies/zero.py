@@ -18,9 +18,7 @@ Law     equal to sequential training within rounding; replicas bit-identical.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
@@ -91,16 +89,12 @@ def train(job: Job, config: Config) -> None:
 
     zero = Zero(job, config.zero, config.units)
     buddies, shared = Buddies(job, config.buddy_every), SharedPass(job, zero.model)
-    begun = False
     for minibatch in job.iterations():
-        if not begun and (job.checkpoints.resumed or job.team.state == "memory"):
-            zero.gather(job.metrics_group())  # each rank has put back its own part only
-        begun = True
         buddies.begin(minibatch.iteration)
         mine = partition(minibatch.ids, job.rank, job.ranks)
         parts = [partition(mine, k, config.accumulate) for k in range(config.accumulate)]
         zero.begin()
-        total = torch.zeros((), dtype=job.dtype, device=job.device)
+        total: Any = 0.0
         # A worker without a sample takes part with one that counts nothing.
         batches = shared.load(minibatch, [one if len(one) else minibatch.ids[:1] for one in parts])
         for number, (batch, part) in enumerate(zip(batches or (), parts, strict=False)):

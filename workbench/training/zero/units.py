@@ -121,6 +121,7 @@ class Zero:
         ]
         self._next = -1  # the unit that is reduced next, the last one first
         self._reducing: tuple[Unit, Any] | None = None
+        self._begun = False
         self._sends = True  # does this backward pass reduce?
         memory = None
         if job.memory is not None:
@@ -154,6 +155,10 @@ class Zero:
 
     def begin(self) -> None:
         """Begin an iteration: all gradients are zero."""
+        job = self.job
+        if not self._begun and (job.checkpoints.resumed or job.team.state == "memory"):
+            self.gather(job.metrics_group())  # each rank has put back its own part only
+        self._begun = True
         for unit in self.units:
             if self.level == 1:
                 if unit.gradient is None:

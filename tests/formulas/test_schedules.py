@@ -16,6 +16,7 @@ from workbench.collectives import algorithms
 from workbench.formulas import OPERATIONS, WITH_ROOT, Transfer, expected, levels, lower_bound
 from workbench.formulas.bounds import fewest_steps
 from workbench.formulas.model import elements_sent
+from workbench.messaging.message import Message
 from workbench.theory.counted import counted
 from workbench.theory.walk import Walker, arguments
 
@@ -59,38 +60,18 @@ class Written:
         self.came: Counter[tuple[Any, ...]] = Counter()
         self.elements = 0
 
-    def put(self, x: Any, to: int, step: int, chunk: int, slot: int, phase: int, *_: Any) -> None:
-        self.elements += len(x)
+    def put(self, message: Message) -> None:
+        _, to, step, chunk, slot, phase = message
+        self.elements += len(message.x)
         self.left[step, self.phases[phase], self.rank, to, chunk, slot] += 1
 
-    def take(
-        self,
-        into: Any,
-        frm: int,
-        reduce: Any,
-        step: int,
-        chunk: int,
-        slot: int,
-        phase: int,
-        *_: Any,
-    ) -> None:
+    def take(self, message: Message, reduce: Any, before: bool = False) -> None:
+        _, frm, step, chunk, slot, phase = message
         self.came[step, self.phases[phase], frm, self.rank, chunk, slot] += 1
 
-    def pass_on(
-        self,
-        mine: Any,
-        frm: int,
-        to: int,
-        reduce: Any,
-        keep: bool,
-        step: int,
-        chunk: int,
-        slot: int,
-        phases: tuple[int, int],
-        *_: Any,
-    ) -> None:
-        self.take(mine, frm, reduce, step, chunk, slot, phases[0])
-        self.put(mine, to, step + 1, chunk, slot, phases[1])
+    def pass_on(self, message: Message, to: int, reduce: Any, keep: bool, next_phase: int) -> None:
+        self.take(message, reduce)
+        self.put(message._replace(peer=to, step=message.step + 1, phase=next_phase))
 
 
 def written(operation: str, name: str, n: int, elements: int, root: int = 0) -> list[Written]:

@@ -278,7 +278,8 @@ def test_fields_of_a_pipeline_are_there_while_it_is_chosen() -> None:
     assert by_name["options.schedule"].choices == tuple(source.available("schedules"))
     assert by_name["options.schedule"].docs["gpipe"].startswith("GPipe")
     rare = {name for name, field in by_name.items() if field.advanced}
-    assert rare == {"options.buddy_every"}, "it is for a recovery policy"
+    # One is for a recovery policy, the other for split="auto".
+    assert rare == {"options.buddy_every", "options.memory_weight"}
     assert form.experiment({"options.schedule": "gpipe"}) == Experiment()
 
 

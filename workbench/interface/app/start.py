@@ -50,7 +50,9 @@ class StartPage:
 
     def __init__(self, site: Site) -> None:
         self.site, self.owner = site, browser(site.cookie)
-        self.presets = form.presets()
+        self.presets = {  # but those that write a folder, which a server does not for visitors
+            name: one for name, one in form.presets().items() if one.experiment.checkpoint is None
+        }
         self.form = FormPart(self.heard)
         self.ground = Ground()
         self.questions = Questions(site, self.owner)

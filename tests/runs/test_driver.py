@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.runs.failing import SOON, failure, started
 from workbench import laws
 from workbench.launchers.processes import pool
 from workbench.launchers.processes.pool import warm_pool
+from workbench.runs import starting
 from workbench.runs.progress import show_progress
 from workbench.store.collector import Collector
 from workbench.store.result import Result
@@ -68,7 +68,7 @@ def test_of_a_run_that_could_not_begin_nothing_is_left_while_its_error_is_kept(
     exp = lenet(iterations=2, checkpoint=wb.Checkpoint(folder=str(tmp_path), every=1))
     before = {*warm_pool()._watchers} if warm_pool().pid else set()
     with monkeypatch.context() as patch, pytest.raises(wb.WorkbenchError, match="today") as caught:
-        patch.setattr(sys.modules["workbench.runs.run"], "orders_of", none)
+        patch.setattr(starting, "orders_of", none)
         wb.run(exp)
     assert {*warm_pool()._watchers} <= before, "its ranks have ended"
     assert wb.run(exp).wait(timeout=90).ok, "it has given back its folder of checkpoints"

@@ -113,6 +113,11 @@ class Run(Elastic, Lifetime, Shown):
         self._starter.begin(self.store, self._prepared)
         self._launched = True
 
+    @property
+    def pids(self) -> dict[int, int]:
+        """The operating system's process of each rank; none before all have been started."""
+        return self._ranks.pids if self._launched else {}
+
     def _is_over(self) -> bool:
         return self.done
 

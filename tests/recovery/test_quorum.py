@@ -162,6 +162,8 @@ def test_a_rank_comes_back_once_its_link_is_fast_again() -> None:
         result = run.wait(timeout=60)
     assert_as_sequential(run, result, {0, 1, 2}, stopped=True)
     assert generations(run)[-1].fresh == (2,)
+    words = run.recovery()[-1].words
+    assert "rank 2 joined" in words and "new process" not in words, "it has kept its own"
 
 
 def test_what_a_rank_says_of_a_link_is_what_was_said() -> None:

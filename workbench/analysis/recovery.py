@@ -68,7 +68,7 @@ class Recovered:
     failed_in: int  # iteration
     iteration: int  # that training went on with
     members: tuple[int, ...]
-    fresh: tuple[int, ...]  # members with a new process
+    fresh: tuple[int, ...]  # members that were not in the team before, or have a new process
     state: str  # "memory", "checkpoint" or "beginning"
     since: str  # the origin of the times: "fault" or "detect"
     detect_ms: float | None
@@ -107,7 +107,9 @@ class Recovered:
             subject = f"{_ranks(self.lost)} failed" if self.lost else "nodes joined or left"
             return f"{subject}; torchrun restarted the job with {_ranks(self.members)}"
         on = f"{_ranks(self.members)} went on with iteration {self.iteration + 1}"
-        fresh = f", {_ranks(self.fresh)} in a new process" if self.fresh else ""
+        # A rank that joins may have kept its process, as a late one does that comes back.
+        replaced = [rank for rank in self.fresh if rank not in self.joined]
+        fresh = f", {_ranks(replaced)} in a new process" if replaced else ""
         took = (
             ""
             if self.first_ms is None

@@ -78,7 +78,6 @@ def test_a_function_takes_rank_and_size() -> None:
 
 def test_a_factor_that_could_be_a_sum_is_a_question() -> None:
     """Two samples per rank, times two ranks: each counts 1, as in a sum."""
-    folder = PROGRAMS.parent / "reports"
-    result = wb.audit(folder / "report_07.py", ranks=2, progress=False)
+    result = audited("report_07")
     assert result.verdict == "QUESTION", str(result)
     assert "4 times that of the mean over all samples (microbatches = 2 x ranks" in result.sentence

@@ -101,8 +101,8 @@ def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
 
 
 class Reader:
-    """How many rows each rank has, and of them how many sends in which iteration, so far: each row
-    is read once, for a look at all of them takes longer and longer.
+    """Counts the rows of each rank, and its sends by iteration, so far. Each row is read once, as a
+    look at all of them takes longer and longer.
     """
 
     def __init__(self, run: wb.Run) -> None:

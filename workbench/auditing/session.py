@@ -8,9 +8,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from workbench.auditing.folder import hold, read, wait_for, write
-from workbench.auditing.judging.case import CannotMeasure, Case
+from workbench.auditing.judging.case import Asking, CannotMeasure, Case, Results
 from workbench.auditing.judging.plan import judge
 from workbench.auditing.judging.words import put_into_words, report
 from workbench.auditing.messages import Ask, Seen
@@ -53,8 +54,8 @@ class Session:
             put_into_words(case)
         return report(case, time.monotonic() - began)
 
-    def _converse(self, case: Case, asking, job: Job, until: float, show: Show) -> None:  # type: ignore[no-untyped-def]
-        number, results = 0, None
+    def _converse(self, case: Case, asking: Asking, job: Job, until: float, show: Show) -> None:
+        number, results = 0, cast(Results, None)  # with which a generator begins
         while True:
             try:
                 asks = asking.send(results)

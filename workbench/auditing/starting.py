@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -232,8 +233,6 @@ def _free_port() -> int:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    import select
-
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 

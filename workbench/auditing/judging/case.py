@@ -44,6 +44,12 @@ def braces(ranks: Iterable[int]) -> str:
     return "{" + ", ".join(map(str, sorted({*ranks}))) + "}"
 
 
+def numbered(ranks: Iterable[int]) -> str:
+    """Return "rank {2}", or "ranks {0, 1}": a set, as groups are written."""
+    once = {*ranks}
+    return f"rank{'s' * (len(once) > 1)} {braces(once)}"
+
+
 def listed(names: Sequence[str], most: int = 4) -> str:
     """Return the first names of a list, each once."""
     once = [*dict.fromkeys(names)]
@@ -159,10 +165,7 @@ class Case:
         losses = [loss for number in sources for loss in self.sources[number].losses]
         ranks, parts = {rank for rank, _ in losses}, {number for _, number in losses}
         every_rank = {rank for rank, _ in self.losses}
-        if ranks == every_rank and len(ranks) > 1:
-            words = "every rank"
-        else:
-            words = f"rank{'s' * (len(ranks) > 1)} {braces(ranks)}"
+        words = "every rank" if ranks == every_rank and len(ranks) > 1 else numbered(ranks)
         if parts != {number for _, number in self.losses}:
             words += f", microbatch {braces(parts)}"
         return words

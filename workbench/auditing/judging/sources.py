@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workbench.auditing.judging.case import Asking, Case, Source, braces, dot, near
+from workbench.auditing.judging.case import Asking, Case, Source, braces, dot, near, numbered
 from workbench.auditing.judging.finding_tiles import used
 from workbench.auditing.messages import Ask, Copy, Loss
 
@@ -169,7 +169,7 @@ def _blame_parts(case: Case) -> None:
         ranks, mine = {rank for rank, _ in copies}, {name for _, name in copies}
         where = ", ".join(sorted(mine)[:3])
         if mine == names:
-            where = f"rank{'s' * (len(ranks) > 1)} {braces(ranks)}"
+            where = numbered(ranks)
         parts.append(f"{factor_text} on {where}")
     every = sorted({rank for rank, _ in case.factors})
     case.words.blame(

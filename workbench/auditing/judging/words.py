@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from workbench.auditing.judging.case import Case, braces, listed
+from workbench.auditing.judging.case import Case, listed, numbered
 from workbench.auditing.judging.copies import NOT_REDUCED, NOT_SUMMED, WRONG
 from workbench.auditing.judging.tiles import Complaint, Row, Tile
 from workbench.auditing.messages import Carried
 from workbench.auditing.report import Audit, Verdict, Weight
+from workbench.common.units import counted
 
 
 def put_into_words(case: Case) -> None:
@@ -51,7 +52,7 @@ def _sentence(case: Case, pairs: list[tuple[Tile, Complaint]], tiles: list[Tile]
     where = ""
     if not on_all:
         ranks = {r for t, c in pairs for r in (t.ranks if c.rank is None else [c.rank])}
-        where = f", on rank{'s' * (len(ranks) > 1)} {braces(ranks)}"
+        where = f", on {numbered(ranks)}"
     more = "; ".join(dict.fromkeys(one.more for _, one in pairs if one.more))
     return f"{subject}{where}: {pairs[0][1].text}{f' ({more})' if more else ''}"
 
@@ -79,7 +80,7 @@ def lines_of(case: Case, tiles: Iterable[Tile]) -> tuple[str, str]:
         if names:
             line = line or at
             own_first = sorted(names, key=lambda name: name not in mine)
-            times = f"{len(all_)} call{'s' * (len(all_) > 1)}"
+            times = counted(len(all_), "call")
             parts.append(f"{call} at {at} carries, {when}, {listed(own_first, 3)} ({times})")
     missing = [name for name in mine if name not in carried]
     seen = f"of {after} collectives seen after backward" if after else "of the collectives seen"

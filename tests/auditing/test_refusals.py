@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from workbench.auditing.starting import LocalJob
 
 HEAD = """
 import os, time, torch, torch.distributed as dist
@@ -67,3 +68,17 @@ def test_other_things_than_scripts_are_refused() -> None:
 
 def lambda_of_three(a: int, b: int, c: int) -> None:
     """Take too much."""
+
+
+def test_the_end_of_a_job_is_read_whole_at_any_moment(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    for number in range(12):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job = LocalJob(folder, str(script), [], 1, {})
+        until = time.monotonic() + 60
+        while not job.end and time.monotonic() < until:
+            pass  # not a moment between two looks
+        assert job.end == "the script ended"
+        job.close()

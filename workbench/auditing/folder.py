@@ -19,6 +19,7 @@ import numpy as np
 
 VARIABLE = "WORKBENCH_AUDIT"  # names the folder, in the environment of ranks
 ALIVE, OVER = "alive", "over"
+ENDED = "ended"  # the message with the exit status of each rank
 _ARRAY = "\0array"
 
 

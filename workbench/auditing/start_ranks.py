@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.auditing.folder import ENDED, write
+
 _PDEATHSIG = 1  # of prctl(2): the signal that comes when the parent ends
 # What scripts import sooner or later: once here, or once in each rank.
 _LATE = ("torch", "torch.distributed", "torch._dynamo", "workbench.auditing.ranks.probe")
@@ -56,7 +58,7 @@ def lead(job: Mapping[str, Any]) -> None:
             os._exit(_run(job, rank))
         children.append(pid)
     status = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    (Path(job["folder"]) / "ended").write_text(json.dumps(status), encoding="utf-8")
+    write(Path(job["folder"], ENDED), status)
     os._exit(0)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from workbench.auditing.folder import OVER, VARIABLE
+from workbench.auditing.folder import ENDED, OVER, VARIABLE, read
 from workbench.common.errors import WorkbenchError
 
 _START = 90.0  # seconds to import torch, from a cold disk on a busy machine
@@ -153,9 +153,9 @@ class LocalJob:
     @property
     def end(self) -> str:
         """How it ended, in words; "" while it runs."""
-        path = self._folder / "ended"
+        path = self._folder / ENDED
         if path.exists():
-            codes = json.loads(path.read_text(encoding="utf-8"))
+            codes = read(path)
             bad = [f"rank {rank} with status {code}" for rank, code in enumerate(codes) if code]
             return f"the script ended: {', '.join(bad)}" if bad else "the script ended"
         try:

@@ -11,6 +11,8 @@ Cost    a rank sends its parameters to each neighbor, so 2L bytes per iteration 
         number of ranks (data parallel: 2(p-1)/p·L), and waits for its neighbors only.
 Law     without gradients the mean stays, and disagreement shrinks to |λ₂| of it per round. Mixed
         after the update, over a complete graph, it is data parallel within rounding (SGD).
+Loss    where a rank is lost, each other goes on with its own replica: what the lost one had not
+        yet passed on is lost with it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ Where a synchronous algorithm recovers, no sample is lost and no gradient is app
 losses equal those of one process. In float64 that can be told from rounding. Whether an experiment
 is one of these is measured, not declared: without faults, its own losses must equal those of one
 process. Asynchronous and approximate algorithms do not, and are not judged.
+
+Nor is a recovery of replicas that each rank has of its own: what the lost rank had not yet passed
+on is lost with it, and a survivor may have mixed an iteration that another has not. All agree again
+only some rounds later.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import polars as pl
 
 from workbench.experiment.faults import Corrupt
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import traits_of
 from workbench.runs.run import Run, start
 from workbench.store.recoveries import recoveries_of
 from workbench.store.result import Result
@@ -43,6 +48,8 @@ def differs_from_uninterrupted(exp: Experiment, live: Run, result: Result) -> st
         one.updates_lost for one in live.recovery()
     ):
         return ""  # the mean is over other samples, or what is missing is counted
+    if live.recovery() and traits_of(exp.strategy).replicas == "own":
+        return ""
     if not _is_sequential(_without_faults(exp)):
         return ""
     count = _by_all(live, result)

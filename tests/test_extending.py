@@ -307,6 +307,7 @@ def test_a_scene_draws_in_every_page_and_what_is_wrong_with_it_is_said(mine: Pat
             stage_module()
 
 
+@pytest.mark.full
 def test_a_launcher_starts_ranks_that_share_no_memory_with_the_driver() -> None:
     exp = wb.Experiment(ranks=2, **TINY)
     here = wb.run(exp)

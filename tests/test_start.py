@@ -61,6 +61,7 @@ def test_an_experiment_can_be_written_without_torch() -> None:
     assert in_a_new_interpreter(code) == "[]"
 
 
+@pytest.mark.full
 def test_a_laboratory_compiles_no_grammars_of_addresses() -> None:
     """By way of plotly, nbformat and jsonschema it did: most of what ``wb.lab()`` took."""
     code = "import sys, workbench as wb; wb.lab(); print('lark' in sys.modules)"

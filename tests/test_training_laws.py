@@ -144,6 +144,7 @@ def ids_by_iteration(folder: Path, ranks: int, iterations: int, batch_size: int)
     return result
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["data_parallel", "ddp"]))
 def test_every_number_of_ranks_trains_on_the_same_samples(strategy: str, tmp_path: Path) -> None:
     by_ranks = []

@@ -45,6 +45,7 @@ def test_a_slow_link_is_named_although_others_wait_behind_it() -> None:
     assert (result.cause, result.rank, result.peer) == ("slow link", 0, 1), result
 
 
+@pytest.mark.full
 def test_a_straggler_is_named_although_others_wait_for_ranks_that_wait_for_it() -> None:
     slow = (wb.Slow(rank=2, factor=10),)
     result = first_cause(lenet(ranks=4, iterations=6, pad_compute="15 ms", faults=slow))

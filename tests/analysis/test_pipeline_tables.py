@@ -35,6 +35,7 @@ def run() -> Run:
     return trained("gpipe")
 
 
+@pytest.mark.full
 def test_actions_are_those_of_the_schedule_in_its_order(run: Run) -> None:
     assert run.schedule is not None
     table = run.actions()

@@ -140,6 +140,7 @@ def test_a_run_without_losses_has_none() -> None:
     assert len(recoveries) == 0 and recoveries.goodput == 1 and "no recovery" in repr(recoveries)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("policy", first(1, ["shrink", "replace"]))
 def test_a_real_run_says_the_same_live_and_loaded(tmp_path: Path, policy: str) -> None:
     kill = wb.Kill(rank=1, at_iteration=4)

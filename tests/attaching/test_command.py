@@ -128,6 +128,7 @@ def test_what_cannot_be_attached_to(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         prepare(["true"], tmp_path, observe=False)
 
 
+@pytest.mark.full
 def test_the_page_is_there_while_the_job_runs_and_gone_after_it(tmp_path: Path) -> None:
     pytest.importorskip("panel")
     words = [*WORKBENCH, "--trace", str(tmp_path), "--", "sleep", "600"]

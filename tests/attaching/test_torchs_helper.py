@@ -62,6 +62,7 @@ dist.destroy_process_group()  # left open, it sometimes aborts a plain program a
 """
 
 
+@pytest.mark.full
 def test_a_workbench_that_cannot_be_imported_leaves_the_program_as_it_is() -> None:
     ended = command([sys.executable, "-c", BROKEN], 120, WORKBENCH_ATTACH="engine")
     assert ended.returncode == 0, ended.stderr[-3000:]

@@ -12,6 +12,7 @@ from workbench.user_code.source import available
 WHOLE = {"data_parallel": 2, "ddp": 2, "fsdp": 2, "fusion": 2, "zero": 2, "sequential": 1}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "ranks"),
     [

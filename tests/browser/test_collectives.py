@@ -237,6 +237,7 @@ def test_every_shape_has_its_place(
     assert not watched.errors and not watched.foreign
 
 
+@pytest.mark.full
 def test_the_links_as_a_table(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
     """Toggled by a button, also without a mouse; every pair says its bytes and its busy time."""
     page = open_page().page
@@ -309,6 +310,7 @@ def test_nothing_is_wider_than_the_stage_and_nothing_lies_over_something_else(
     apart(stage, width)
 
 
+@pytest.mark.full
 def test_side_by_side_on_small_pages(tmp_path: Path, open_page: Callable[..., Watched]) -> None:
     """Time covers a third of the window at most; where there is no room, one is above the other."""
     plans = [wb.plan("all_reduce", "ring", ranks=n, nbytes="1 MB") for n in (4, 5)]

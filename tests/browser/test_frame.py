@@ -57,6 +57,7 @@ def test_one_screen_holds_the_picture_and_the_time(
     assert box(stage, ".wb-feed")[0] >= box(stage, ".wb-matrix")[2], "a third column"
 
 
+@pytest.mark.full
 def test_the_head_never_changes_its_height(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_full_screen_is_filled(tmp_path: Path, open_page: Callable[..., Watche
         wait_for(lambda: page.evaluate("() => !document.fullscreenElement"), "the page again")
 
 
+@pytest.mark.full
 def test_a_run_that_begins_below_comes_into_view_once(open_page: Callable[..., Watched]) -> None:
     page = open_page(viewport={"width": 1280, "height": 700}).page
     stage = empty_stage(page)
@@ -258,6 +260,7 @@ CHIPS = """(root) => [...root.querySelectorAll(".wb-made .wb-badge")]
 MADE = ["all links emulated: 1 ms, 1 Gbit/s", "compute padded to 60 ms", "rank 5 slowed ×3"]
 
 
+@pytest.mark.full
 def test_what_was_made_by_us_is_whole_or_counted(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
@@ -316,6 +319,7 @@ def test_however_long_the_title_what_we_made_is_said_or_counted(
         assert box(stage, ".wb-real")[2] <= box(stage, ".wb-made")[0], size
 
 
+@pytest.mark.full
 def test_on_the_full_screen_time_is_at_its_foot(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
@@ -333,6 +337,7 @@ def test_on_the_full_screen_time_is_at_its_foot(
     assert 899 <= box(stage, ".wb-time")[3] <= 901, "what is below it is not seen"
 
 
+@pytest.mark.full
 def test_in_a_low_panel_most_of_the_room_is_the_pictures(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
@@ -352,6 +357,7 @@ def test_in_a_low_panel_most_of_the_room_is_the_pictures(
         assert bottom <= height + 12 and bottom - top < height / 3, (top, bottom)
 
 
+@pytest.mark.full
 def test_the_tab_that_is_open_is_in_view_when_the_page_turns_narrow(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:

@@ -279,6 +279,7 @@ def test_a_tab_of_jupyterlab_is_beside_the_notebook_and_outlives_a_reload(
     wait_for(lambda: tab.count() == 0, "that it goes with its notebook")
 
 
+@pytest.mark.full
 def test_a_line_to_the_kernel_that_breaks_is_mended(lab: str, open_page: Open) -> None:
     """JupyterLab connects again, and asks for all widgets; the picture goes on, and its hands."""
     page = open_page().page

@@ -253,6 +253,7 @@ def test_a_comparison_grows_in_a_notebook(lab: str, open_page: Callable[..., Wat
     picture(page.locator(".jp-Notebook").first, "comparison")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", first(1, ["dark", "light"]))
 def test_a_card_moves_is_found_by_its_words_and_runs(
     lab: str, open_page: Callable[..., Watched], scheme: str

@@ -48,6 +48,7 @@ def stage_of(page: Page, uri: str) -> Locator:
     return opened_page(page, uri, "model")
 
 
+@pytest.mark.full
 def test_cuts_messages_and_memory_are_those_of_the_rows(
     saved: tuple[str, pl.DataFrame], open_page: Open
 ) -> None:

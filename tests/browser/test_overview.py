@@ -165,6 +165,7 @@ def view(open_page: Callable[..., Watched]) -> Iterator[Callable[..., tuple[wb.R
         run.wait(timeout=90, check=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "scheme", "ranks"), first(1, [(640, "dark", 2), (992, "light", 4)])
 )
@@ -206,6 +207,7 @@ CONTROLS = """(root) => {
 }"""  # those beyond the picture's edge, or on one another
 
 
+@pytest.mark.full
 def test_without_a_run_the_places_are_there(open_page: Callable[..., Watched]) -> None:
     viewer = Viewer(open_page().page, None, 992)
     viewer.says("Nothing runs yet")
@@ -214,6 +216,7 @@ def test_without_a_run_the_places_are_there(open_page: Callable[..., Watched]) -
     assert viewer.stage.locator(".wb-ov-line").count() == 4
 
 
+@pytest.mark.full
 def test_a_rank_is_slowed_and_the_slowness_taken_back_by_keyboard_alone(
     view: Callable[..., tuple[wb.Run, Viewer]],
 ) -> None:
@@ -346,6 +349,7 @@ def test_sliders_change_all_links_and_control_z_takes_it_back(
     assert not viewer.stage.get_by_role("button", name="Undo").is_visible()
 
 
+@pytest.mark.full
 def test_the_ranks_are_held_stepped_slowed_to_fit_and_stopped(
     view: Callable[..., tuple[wb.Run, Viewer]],
 ) -> None:

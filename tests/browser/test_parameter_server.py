@@ -112,6 +112,7 @@ def test_pushes_and_pulls_move_and_each_is_two_rows(
     assert matched["push"] >= 20 and matched["pull"] >= 20, matched
 
 
+@pytest.mark.full
 def test_w_at_time_t_and_the_wall(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched]
 ) -> None:

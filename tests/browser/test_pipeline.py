@@ -79,6 +79,7 @@ def hold_at(stage: Locator, iteration: int, part: float) -> dict[str, Any]:
     return frame(stage)
 
 
+@pytest.mark.full
 def test_every_bar_is_a_row_and_idle_time_fills_what_is_left(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched]
 ) -> None:
@@ -153,6 +154,7 @@ def test_nothing_overlaps_and_the_keyboard_is_enough(
     keys_step_and_change_the_scene(page, stage, "5", "pipeline")
 
 
+@pytest.mark.full
 def test_the_pointer_chooses_an_action_and_scrubs(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched]
 ) -> None:

@@ -49,6 +49,7 @@ def test_presets_are_folded_by_question_and_found_by_words(web_app: str, open_pa
     assert kinds.locator("visible=true").count() == every
 
 
+@pytest.mark.full
 def test_cards_are_one_stop_and_arrows_lead_from_card_to_card(
     web_app: str, open_page: Open
 ) -> None:
@@ -93,6 +94,7 @@ def test_eight_recorded_runs_move_on_the_ground_of_the_page(web_app: str, open_p
         wait_for(lambda: all(stands in one for one in images.evaluate_all(SOURCES)), "stills")  # noqa: B023
 
 
+@pytest.mark.full
 def test_change_first_opens_the_form_beside_the_cards_with_start_in_view(
     web_app: str, open_page: Open
 ) -> None:

@@ -206,6 +206,7 @@ def test_still_frames_for_a_reader_without_motion(
     assert pixels(stage) == before and frame(stage)["call"]["op"] == op
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", first(1, [16, 1, 2, 3, 8]))
 def test_any_number_of_ranks(tmp_path: Path, open_page: Callable[..., Watched], ranks: int) -> None:
     """Also none that communicate: a single rank has nothing to send, and the page says so."""

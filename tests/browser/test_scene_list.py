@@ -98,6 +98,7 @@ def test_the_list_opens_by_key_and_leads_to_every_scene(
     )
 
 
+@pytest.mark.full
 def test_the_list_lies_below_the_tabs_and_space_after_a_click_on_a_tab_holds_the_view(
     page_file: str, open_page: Callable[..., Watched]
 ) -> None:
@@ -153,6 +154,7 @@ def test_the_list_goes_round_takes_letters_and_closes(
     assert not shown.count()
 
 
+@pytest.mark.full
 def test_the_first_nine_have_a_digit(page_file: str, open_page: Callable[..., Watched]) -> None:
     page = open_page().page
     stage = opened_page(page, page_file, "heat")

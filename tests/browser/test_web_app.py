@@ -134,6 +134,7 @@ def prepared() -> bool:
     )
 
 
+@pytest.mark.full
 def test_opening_pages_prepares_ranks_and_starts_no_run(web_app: str, open_page: Open) -> None:
     page = open_page().page
     start_page(page, web_app)
@@ -339,6 +340,7 @@ def test_a_reload_comes_back_to_the_live_run_with_its_history(
     assert page.get_by_text("Its last page had been closed").count() == 0
 
 
+@pytest.mark.full
 def test_a_lost_server_leaves_no_rank(web_app: str, open_page: Open, tmp_path: Path) -> None:
     page = open_page().page
     start_page(page, web_app)

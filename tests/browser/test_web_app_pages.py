@@ -179,6 +179,7 @@ def rows_of_tabs(page: Page) -> list[int]:
     )
 
 
+@pytest.mark.full
 def test_the_loss_is_drawn_once_and_tabs_scroll_where_a_page_is_narrow(
     web_app: str, open_page: Open
 ) -> None:
@@ -299,6 +300,7 @@ def test_a_comparison_starts_at_a_click_and_ends_side_by_side(
     wait_for(lambda: lines.count() == 3, "one run less")
 
 
+@pytest.mark.full
 def test_a_chart_without_room_is_drawn_once_it_has_some(web_app: str, open_page: Open) -> None:
     """A page that is not laid out has no width: titles would be wrapped word by word."""
     page = open_page(viewport={"width": 1280, "height": 1400}).page

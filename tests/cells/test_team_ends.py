@@ -53,6 +53,7 @@ def test_the_end_takes_all_processes_along() -> None:
         team.execute("1")
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_leaves_no_rank(tmp_path) -> None:
     process = script(
         tmp_path / "driver.py",

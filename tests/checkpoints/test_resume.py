@@ -121,6 +121,7 @@ def test_from_eight_to_four_to_six(tmp_path: Path) -> None:
     assert max(abs(a - b) for a, b in pairs) <= 1e-12
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options", first(1, [{"consistency": "asp"}, {"consistency": "ssp"}]), ids=str
 )
@@ -141,6 +142,7 @@ def test_where_workers_are_at_different_iterations_they_meet(
     assert len(result.wait(timeout=90).losses) == ALL
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["ad_psgd", "malt"]))
 def test_strategies_without_a_common_iteration_go_on(tmp_path: Path, strategy: str) -> None:
     interrupted(tmp_path, strategy, 3, {})
@@ -148,6 +150,7 @@ def test_strategies_without_a_common_iteration_go_on(tmp_path: Path, strategy: s
     assert len(result.losses) == ALL and all(map(math.isfinite, result.losses))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["ad_psgd", "malt"]))
 def test_stopped_at_iterations_of_their_own_ranks_write_one_last_checkpoint(
     tmp_path: Path, strategy: str

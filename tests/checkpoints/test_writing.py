@@ -254,6 +254,7 @@ print(done, torn)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rounds", first(1, [8, 200]))
 def test_killed_at_any_moment_of_writing_nothing_is_lost(tmp_path: Path, rounds: int) -> None:
     done = subprocess.run(

@@ -205,6 +205,7 @@ def _algorithms(rank: int, size: int, sizes: list[int]) -> list[str]:
     return choices
 
 
+@pytest.mark.full
 def test_ranks_that_know_other_costs_go_by_rank_0s(tmp_path: Path) -> None:
     """Else one would run a ring where another runs a tree."""
     paths = []

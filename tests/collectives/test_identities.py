@@ -86,6 +86,7 @@ def _parts(rank: int, n: int) -> int:
     return here.count
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n", first(1, [2, 5]))
 def test_operations_are_made_of_others(n: int) -> None:
     env = {"WORKBENCH_CHUNK": str(SLOT)}

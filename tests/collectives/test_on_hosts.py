@@ -51,6 +51,7 @@ def every_factorization(rank: int, size: int) -> dict[str, Any]:
     return by_group
 
 
+@pytest.mark.full
 def test_every_factorization_is_right_and_as_theory_has_it(tmp_path: Path) -> None:
     env = {"WORKBENCH_TRACE": str(tmp_path), "WORKBENCH_CHUNK": "1024"}
     by_rank = values(

@@ -90,6 +90,7 @@ def _compared(names: Sequence[str], trace: Path) -> None:
             assert ours[0] > 0, "the hash is of something"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_quick_programs_give_the_same_bits_as_over_gloo(tmp_path: Path) -> None:
     _compared(QUICK, tmp_path)

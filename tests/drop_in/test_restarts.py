@@ -118,6 +118,7 @@ def test_a_job_is_there_again_after_a_restart_and_recorded_as_one(tmp_path: Path
     assert wb.load(trace).events.equals(events)
 
 
+@pytest.mark.full
 def test_two_jobs_in_one_folder_are_two_runs(tmp_path: Path) -> None:
     for times in (1, 2):
         script = f"""

@@ -134,6 +134,7 @@ print("trains")
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", first(1, ["workbench/__init__.py", "workbench.py"]))
 def test_a_file_that_hides_the_package_is_named(tmp_path: Path, name: str) -> None:
     hiding = tmp_path / name

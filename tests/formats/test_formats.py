@@ -185,6 +185,7 @@ def test_a_run_as_a_chakra_trace_and_back(recorded: Path, tmp_path: Path) -> Non
     assert laws.check_events(loaded.events, complete=False) == []
 
 
+@pytest.mark.full
 def test_a_folder_a_file_and_the_command(recorded: Path, tmp_path: Path) -> None:
     whole = recorded.parent / "traces"
     whole.mkdir()

@@ -165,6 +165,7 @@ def test_the_end_that_an_experiment_plans_is_not_an_error(
     assert "rror" not in done.output
 
 
+@pytest.mark.full
 def test_presets_are_listed_and_run_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_presets_are_listed_and_run_by_name(
     assert presets()["Samples, dealt out"].facts().items() <= metadata.items()
 
 
+@pytest.mark.full
 def test_chaos_takes_a_preset_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["chaos", "--preset", "more ranks than", "--seed", "1", "--runs", "1"]
     done = in_this_process(monkeypatch, *words, cwd=tmp_path)

@@ -32,6 +32,7 @@ def test_a_run_from_start_to_history(lab: Lab) -> None:
     assert lab.experiment == exp
 
 
+@pytest.mark.full
 def test_a_parameter_server_has_fields_and_charts_of_its_own(lab: Lab) -> None:
     servers, bucket = (
         lab.sheet.entries[f"options.{name}"] for name in ("servers", "bucket_cap_mb")
@@ -92,6 +93,7 @@ def test_two_runs_are_compared(lab: Lab) -> None:
     assert lab.stage._page.run is first.run
 
 
+@pytest.mark.full
 def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

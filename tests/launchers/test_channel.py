@@ -291,6 +291,7 @@ def test_nothing_is_read_on_the_way_and_what_is_sent_again_is_refused(
         socket.create_connection((host, port), timeout=5)
 
 
+@pytest.mark.full
 def test_ranks_without_shared_memory_save_and_stop_before_the_same_iteration(
     afar: Callable[[], Any], tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def rate() -> list[float]:
     return result
 
 
+@pytest.mark.full
 def test_a_slow_wire_makes_the_record_coarser_and_it_is_whole_again_with_room(
     launcher: str,
 ) -> None:

@@ -93,6 +93,7 @@ def test_before_the_first_exchange_times_are_as_they_come() -> None:
 LAUNCHER = f"{Path(__file__).parent}/other_clock.py:Launcher"
 
 
+@pytest.mark.full
 def test_a_run_over_hosts_whose_clocks_differ() -> None:
     """No message ends before it began, the run is as long as it was, and errors are known."""
     possible = subprocess.run(["unshare", "--time", "true"], capture_output=True, check=False)

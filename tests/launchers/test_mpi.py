@@ -65,6 +65,7 @@ def on_two(code: str, ranks: int, **env: str) -> subprocess.CompletedProcess[str
     return command(on_two_hosts(words), GLOO_SOCKET_IFNAME="lo", **env, **APART)
 
 
+@pytest.mark.full
 def test_the_laws_hold_between_hosts_over_mpi(tmp_path: Path) -> None:
     """A script that mpiexec starts on two hosts, and that says nothing of MPI."""
     done = on_two(TRAFFIC, 4, WORKBENCH_TRACE=str(tmp_path), WORKBENCH_CHUNK="1024")

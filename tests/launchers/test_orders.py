@@ -79,6 +79,7 @@ for start in (lambda: wb.run(exp), lambda: wb.ranks(4), check):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "limit", [20, *(pytest.param(few, marks=pytest.mark.full) for few in (12, 40))]
 )

@@ -77,6 +77,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("launcher", "law"), EVERYWHERE)
 def test_losses_are_those_of_local_ranks(
     launcher: str, law: str, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

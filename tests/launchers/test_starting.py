@@ -68,6 +68,7 @@ print([name for name in ("torch._dynamo", "sympy", "polars") if name in sys.modu
 """
 
 
+@pytest.mark.full
 def test_a_ranks_iteration_does_without_the_compiler() -> None:
     """Importing it takes as long as torch itself."""
     assert printed(STEP) == "[]"

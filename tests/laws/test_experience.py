@@ -39,6 +39,7 @@ def at(events: pl.DataFrame, which: pl.Expr, number: int) -> pl.Expr:
     return pl.int_range(pl.len()) == rows[number]
 
 
+@pytest.mark.full
 def test_it_holds_of_a_run_that_drops(events: pl.DataFrame) -> None:
     assert broken(events) == [] and events.filter(names("metric", "dropped experience")).height
 

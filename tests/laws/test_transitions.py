@@ -51,6 +51,7 @@ def test_each_transition_is_conserved_live_and_in_the_end(kind: str) -> None:
     assert every_push_counts_once(events) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", first(1, ["ape_x", "gorila"]))
 def test_each_transition_is_conserved_where_an_actor_is_killed(kind: str) -> None:
     last = RUNS[kind][1] - 1

@@ -72,6 +72,7 @@ def test_zig_compiles_what_goes_into_a_wheel(processor: str, machine: int, tmp_p
     assert max(versions) <= tuple(map(int, build.GLIBC.split(".")))
 
 
+@pytest.mark.full
 def test_a_fresh_binary_is_used_and_a_stale_one_is_not(folder: Path) -> None:
     fresh = native.load(folder)
     assert fresh.module is not None and fresh.reason == ""

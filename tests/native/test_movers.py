@@ -197,6 +197,7 @@ def test_movers_of_both_kinds_move_and_record_the_same(tmp_path: Path) -> None:
     moved(0, tmp_path)
 
 
+@pytest.mark.full
 def test_both_movers_move_and_record_messages_from_rank_to_rank_alike(tmp_path: Path) -> None:
     moved(0, tmp_path, _point_to_point, messages_of)
 

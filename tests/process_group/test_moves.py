@@ -174,6 +174,7 @@ def _some(rank: int, n: int) -> list[str]:
     return [what for what, right in checks if not right]
 
 
+@pytest.mark.full
 def test_between_hosts_they_are_the_same() -> None:
     """Ranks 0 and 1 on one host, rank 2 on another: its messages go through sockets."""
 

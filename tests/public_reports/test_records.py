@@ -126,6 +126,7 @@ LATE = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", first(1, [ENGINE, OPERATIONS]))
 def test_the_rank_that_arrives_last_is_named(tmp_path: Path, way: str) -> None:
     # Rank 1 sleeps longer than busy cores delay the others.

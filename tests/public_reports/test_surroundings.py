@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.processes import command
 from tests.public_reports.attached import attached, record
 
@@ -105,6 +107,7 @@ DEFAULTS = """
 """
 
 
+@pytest.mark.full
 def test_numbers_do_not_depend_on_defaults_or_modes(tmp_path: Path) -> None:
     assert record(tmp_path, 2, DEFAULTS).calls()["completed"].all()
 
@@ -123,5 +126,6 @@ AGAIN = """
 """
 
 
+@pytest.mark.full
 def test_groups_that_come_and_go_leave_no_descriptor(tmp_path: Path) -> None:
     record(tmp_path, 2, AGAIN)

@@ -26,6 +26,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.full
 def test_calls_of_ranks_whose_clocks_differ_last_as_long_as_they_did(tmp_path: Path) -> None:
     possible = subprocess.run(
         ["unshare", "--time", "true"], capture_output=True, check=False, timeout=60

@@ -284,6 +284,7 @@ def in_groups_that_go(job: Job, config: None) -> None:
     job.finish(model)
 
 
+@pytest.mark.full
 def test_groups_that_are_destroyed_count_and_are_all_in_the_record() -> None:
     run = wb.run(lenet(strategy=in_groups_that_go, iterations=ITERATIONS))
     result = run.wait(timeout=90)

@@ -115,6 +115,7 @@ def test_all_ranks_leave_it_out_and_take_every_other_sample_once(
     assert AT not in updates["iteration"].to_list() and updates["iteration"].n_unique() == ALL - 1
 
 
+@pytest.mark.full
 def test_in_a_round_it_is_left_out_and_the_round_ends_as_ever() -> None:
     """Averaged after every iteration, local SGD is data parallel training."""
     fault = wb.Corrupt(rank=1, at_iteration=AT)

@@ -82,6 +82,7 @@ def test_lost_at_any_moment_it_takes_nothing_along(seed: int) -> None:
     assert_as_uninterrupted(exp.replace(iterations=len(result.losses)), result)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["fsdp", "tensor_parallel", "pipeline"]))
 def test_lost_before_the_first_copy_it_takes_nothing_along(strategy: str) -> None:
     exp = divided(strategy, 2, {}, recovery="replace", iterations=3)

@@ -250,6 +250,7 @@ def test_after_the_bound_it_is_an_error_that_names_the_source(tmp_path: Path) ->
     assert failed.value.rank in range(3)
 
 
+@pytest.mark.full
 def test_a_sample_that_is_gone_alone_is_a_bad_sample_and_no_source(tmp_path: Path) -> None:
     files = written(tmp_path / "files")
     (files / "7.npy").unlink()
@@ -260,6 +261,7 @@ def test_a_sample_that_is_gone_alone_is_a_bad_sample_and_no_source(tmp_path: Pat
     assert one.bad == (7,)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rank", first(1, [0, 2]))
 def test_a_lost_data_server_or_worker_is_replaced(rank: int) -> None:
     fields = {"strategy": "data_servers", "ranks": 3, "iterations": 9, "dtype": "float64"}

@@ -154,6 +154,7 @@ def test_a_server_that_workers_leave_last_ends_its_chain_too() -> None:
         assert run.wait(timeout=90).ok
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("consistency", first(1, ["bsp", "asp", "ssp", "dssp"]))
 def test_a_grant_is_given_only_once_the_replica_has_the_push(consistency: str) -> None:
     """The link between the servers is slow: without the wait the copy would be far behind."""
@@ -199,6 +200,7 @@ def test_a_push_counts_once_for_each_key_without_lockstep_too(seed: int) -> None
 # -- no replica: a worker's latest pull, or the last checkpoint --
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("policy", "lost"), first(1, [("shrink", (1,)), ("replace", (0, 1)), ("replace", (1,))])
 )

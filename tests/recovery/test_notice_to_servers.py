@@ -102,6 +102,7 @@ def test_without_lockstep_each_key_has_every_push_once(consistency: str, leaver:
     assert_left_at_a_boundary(run, (leaver,))
 
 
+@pytest.mark.full
 def test_a_rank_that_joins_servers_has_nothing_done_again() -> None:
     run = wb.run(served(recovery="shrink", iterations=LONG, pad_compute="10 ms"))
     with over_in_the_end(run):

@@ -39,6 +39,7 @@ def gives_up(failure: Any) -> Any:
     return None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("policy", "error", "words"),
     [

@@ -68,6 +68,7 @@ def by_path(folder: Path, traits: str, refuses: str = "False") -> str:
     return f"{file}:mine"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("place", first(1, ["function", "path"]))
 def test_it_goes_on_without_a_lost_rank_and_loses_nothing(place: str, tmp_path: Path) -> None:
     own = by_path(tmp_path, 'replicas="equal", recovers="any"') if place == "path" else averages

@@ -149,6 +149,7 @@ def test_a_rank_that_is_lost_at_any_moment_takes_nothing_along(policy: str, seed
     assert_as_sequential(run, recovered(run), survivors, stopped=True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("strategy", "fields", "at"),
     first(
@@ -199,6 +200,7 @@ def test_replicas_that_differ_go_back_to_where_they_last_agreed(strategy: str) -
             assert result.losses[-1] == pytest.approx(whole.losses[-1], rel=0.2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("strategy", "options"),
     first(
@@ -270,6 +272,7 @@ def test_where_all_ranks_are_lost_at_once_the_run_ends_by_name_or_restarts(tmp_p
             assert result.error.how == "killed"
 
 
+@pytest.mark.full
 def test_a_data_server_that_is_told_to_go_leaves_and_is_replaced() -> None:
     exp = experiment("data_servers", 3, recovery="replace", iterations=LONG, batch_size=6)
     run = wb.run(exp)

@@ -37,6 +37,7 @@ def left_and_joined(run: wb.Run, rank: int) -> tuple[Recovery, Recovery]:
     return history[left], next(one for one in history[left:] if rank in one.fresh)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("strategy", "fault"),
     first(
@@ -145,6 +146,7 @@ def test_ranks_behind_slow_links_are_left_out_although_all_have_come(
     assert {*history[-1].members} == rest and not any(one.fresh for one in history)
 
 
+@pytest.mark.full
 def test_a_rank_comes_back_once_its_link_is_fast_again() -> None:
     exp = experiment("data_parallel", 3, network=slow_links(3, 2), **LAGS)
     with over_in_the_end(wb.run(exp.replace(iterations=LONG, pad_compute="10 ms"))) as run:

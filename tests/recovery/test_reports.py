@@ -73,6 +73,7 @@ def test_what_a_lost_worker_does_again_counts_once_without_lockstep_too() -> Non
     assert reported == [*range(recovery.go_on[2])]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("models", first(1, [2, 1]))
 def test_what_a_worker_had_reported_counts_where_the_run_goes_on_without_it(models: int) -> None:
     options = {"models": models}
@@ -148,6 +149,7 @@ def test_lost_as_the_first_have_finished_it_has_the_others_do_nothing_again(
     assert_nothing_changes(exp, victim=1, latency="300 ms")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("last", "link"), [(2, "0->2"), (0, "2->0")])
 def test_lost_when_all_others_have_finished(last: int, link: str) -> None:
     """Its losses count; without rank 0 another that has the same parameters reports the run's."""

@@ -79,6 +79,7 @@ def replay(exp: wb.Experiment, minibatches: list[np.ndarray]) -> list[float]:
     return losses
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["data_parallel", pytest.param("ddp", marks=pytest.mark.full)])
 def test_losses_are_those_of_a_replay_over_the_logged_samples(strategy: str) -> None:
     fields: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.5, "batch_size": BATCH}

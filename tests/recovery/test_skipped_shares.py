@@ -39,6 +39,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("case", "kind"),
     first(1, [(case, KINDS[at % 3]) for at, case in enumerate(SHARED)])

@@ -204,6 +204,7 @@ def test_a_driver_that_ends_in_mid_run_leaves_nothing(tmp_path: Path) -> None:
         assert gone(pids)
 
 
+@pytest.mark.full
 def test_the_end_of_the_process_that_starts_ranks_is_reported() -> None:
     with started() as run:
         training(run)
@@ -233,6 +234,7 @@ def test_shutdown_ends_all() -> None:
 # -- more than one run --
 
 
+@pytest.mark.full
 def test_two_runs_at_a_time_do_not_touch_each_other() -> None:
     alone = wb.run(lenet(iterations=8)).wait(timeout=60)
     with started(ranks=2) as neighbor:

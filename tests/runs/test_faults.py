@@ -242,6 +242,7 @@ class Task(Digits):
 """
 
 
+@pytest.mark.full
 def test_a_rank_that_computes_for_long_is_late_and_does_not_stall(tmp_path: Path) -> None:
     """It computes, or on a busy machine waits for a core; the others wait for it, or each other."""
     (tmp_path / "long.py").write_text(LONG_COMPUTING)

@@ -141,6 +141,7 @@ print("over")
     assert words in err and "forgets.py:" in err and "`with wb.run(...) as run:`" in err
 
 
+@pytest.mark.full
 def test_in_a_notebook_a_run_goes_on_and_is_found_again(tmp_path: Path) -> None:
     text = (
         HEAD
@@ -170,6 +171,7 @@ assert run.result.ok and gone(run.pids.values())
     assert err.count("[workbench] 1 other run is live") == err.count("\n") == 1, err
 
 
+@pytest.mark.full
 def test_a_fork_of_the_driver_has_no_live_runs(tmp_path: Path) -> None:
     """And does not end its parent's when it drops them."""
     text = (

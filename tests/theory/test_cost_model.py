@@ -236,6 +236,7 @@ def test_errors_name_what_there_is() -> None:
 # -- planned events --
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("operation", "algorithm"), first(8, KNOWN))
 def test_planned_events_obey_every_law_of_the_table(operation: str, algorithm: str) -> None:
     for n in (1, 2, 5, 8):

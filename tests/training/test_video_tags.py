@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import workbench as wb
@@ -28,6 +29,7 @@ def test_data_are_the_same_for_every_rank_and_others_for_validation() -> None:
     assert len(held_out) == 400 and not torch.equal(held_out, one[0][:400])
 
 
+@pytest.mark.full
 def test_it_learns_more_than_the_tags_shares() -> None:
     exp = wb.Experiment(
         strategy="sequential", task="video_tags", ranks=1, iterations=60, batch_size=64,

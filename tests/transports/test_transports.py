@@ -283,6 +283,7 @@ def _cycles(rank: int, n: int) -> list[int]:
     return counts
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hosts", first(1, ["a host each", "one host"]))
 def test_descriptors_do_not_grow(hosts: str) -> None:
     for counts in values(_cycles, 2, env=lambda rank: {"WORKBENCH_HOST": HOSTS[hosts](rank)}):

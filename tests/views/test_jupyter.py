@@ -150,6 +150,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         yield here
 
 
+@pytest.mark.full
 def test_a_page_is_heard_while_a_synchronous_cell_runs(kernel: Kernel, tmp_path: Path) -> None:
     """As JupyterLab does it: the widget's messages come through a subshell of their own.
 

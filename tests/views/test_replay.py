@@ -143,6 +143,7 @@ _ROW = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.full
 @given(rows=st.lists(_ROW, min_size=1, max_size=40))
 def test_any_rows_are_there_to_the_bit(
     rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory

@@ -207,6 +207,7 @@ def test_memory_is_the_most_so_far_whatever_the_strategy() -> None:
     assert curves.offered == (*NAMES, MEMORY)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("known_at_once", [True, False])
 def test_piece_by_piece_gives_the_same_as_at_once(known_at_once: bool) -> None:
     """As batches, from the store, and where a pipeline is noticed by its rows alone."""

@@ -43,6 +43,7 @@ def test_a_run_with_actors_shows_what_they_did_and_sent() -> None:
     assert "2 actors" in words(svg(still)) and "learner" in words(svg(still))
 
 
+@pytest.mark.full
 def test_gorilas_picture_is_that_of_actors_and_no_row_is_after_the_last_iteration() -> None:
     run, _ = done(game("gorila", 5, iterations=20, learners=2, task_options=SMALL))
     still = select_still(run.store)

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
@@ -18,6 +19,7 @@ run"""
 CELLS = (RUN, "_ = await run", "wb.partition(12, ranks=2)")
 
 
+@pytest.mark.full
 def test_an_executed_notebook_shows_the_picture_where_no_network_is(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     notebook.cells = [nbformat.v4.new_code_cell(text) for text in CELLS]  # type: ignore[no-untyped-call]

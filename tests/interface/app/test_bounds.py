@@ -34,6 +34,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         end(served)
 
 
+@pytest.mark.full
 def test_a_message_of_100_mb_is_not_even_read(hasty: Served) -> None:
     Reader()(hasty.url + "/")
     before = hasty.megabytes
@@ -57,6 +58,7 @@ def test_a_message_that_is_just_short_enough_is_read(hasty: Served) -> None:
     complete(tell())
 
 
+@pytest.mark.full
 def test_requests_that_never_end_are_ended(hasty: Served) -> None:
     before = hasty.megabytes
     assert serving.slow_requests(hasty, lines=50, seconds=60) == 0

@@ -75,6 +75,7 @@ def test_callers_of_one_address_leave_others_room(tmp_path: Path) -> None:
         assert len(served.log.read_bytes()) < 4_000
 
 
+@pytest.mark.full
 def test_a_server_out_of_descriptors_writes_one_line(tmp_path: Path) -> None:
     with crowded(tmp_path, FEW + NO_BOUND) as (served, callers):
         # Those that were hung up on could be accepted with no descriptor but the spare one.

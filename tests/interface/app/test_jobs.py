@@ -146,6 +146,7 @@ async def _bar(server: Served, address: str) -> dict[str, Any]:
         visitor.close()
 
 
+@pytest.mark.full
 def test_the_address_of_a_jobs_page_works_as_well_as_its_folder(
     served: tuple[Served, Path], tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def as_form(spec: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.full
 @drawn
 @given(spec=fields())
 def test_numbers_of_any_size_cost_little(priced: Priced, spec: dict[str, Any]) -> None:

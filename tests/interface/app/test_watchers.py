@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 from urllib.parse import urlsplit
 
+import pytest
 from bokeh.document import Document
 from bokeh.document.events import MessageSentEvent
 from bokeh.models import Div
@@ -35,6 +36,7 @@ def test_a_message_s_text_is_what_bokeh_would_write() -> None:
     assert json.loads(event_text(model.ref["id"], own)) == json.loads(text)
 
 
+@pytest.mark.full
 def test_each_page_hears_every_message_once(tmp_path: Path) -> None:
     app = launch(tmp_path, "serve")
 

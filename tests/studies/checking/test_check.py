@@ -67,6 +67,7 @@ def test_all_of_it_with_every_size_and_number_of_ranks(operation: str, name: str
     judge_shipped(operation, name, tuple(range(1, 9)))
 
 
+@pytest.mark.full
 def test_a_plain_ring_of_a_users_own_is_correct_and_within_the_bound() -> None:
     report = wb.check("all_reduce", algorithms.ring, ranks=(1, 2, 3, 4, 5))
     assert report.ok and report.correct and report.identical and report.within_bound, str(report)

@@ -36,6 +36,7 @@ def _text(message: dict[str, Any]) -> str:
     return str(message["content"].get("data", {}).get("text/plain", ""))
 
 
+@pytest.mark.full
 def test_it_says_how_far_it_is_and_can_be_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,7 @@ def test_the_true_ones_are_right(make: Any) -> None:
 LOOSE: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 
 
+@pytest.mark.full
 @settings(max_examples=25, derandomize=True, **LOOSE)
 @given(mutants())
 def test_each_is_judged_as_what_it_is(mutant: tuple[Program, int, str]) -> None:

@@ -105,6 +105,7 @@ def test_tables_have_numbers(comparison: Comparison) -> None:
         comparison["rings"]
 
 
+@pytest.mark.full
 def test_recovery_policies_stand_side_by_side_on_one_death() -> None:
     lasts = RING.replace(ranks=3, iterations=8, faults=wb.Kill(rank=1, at_iteration=4))
     policies = {name: lasts.replace(recovery=name) for name in ("abort", "shrink", "replace")}
@@ -161,6 +162,7 @@ def test_a_file_of_the_folder_is_a_run(comparison: Comparison, folder: Path) -> 
     assert comparison["naive"][0].past.run is None, "events are let go once they are kept"
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
     first = wb.compare({"one": RING}, folder=tmp_path).wait(60)
     (file,) = tmp_path.iterdir()

@@ -92,6 +92,7 @@ def first_come(comm, x):
         comm.send(x, to=peer)
 
 
+@pytest.mark.full
 def test_what_cannot_be_predicted_is_measured() -> None:
     crossing = wb.crossover(first_come, ranks=3, sizes=("1 KiB", "4 KiB")).wait(60)
     assert crossing.table["predicted"].is_nan().all()

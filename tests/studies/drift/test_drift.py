@@ -47,6 +47,7 @@ def report() -> Report:
 # ---- rounding, and bugs
 
 
+@pytest.mark.full
 def test_the_right_one_is_rounding_and_every_mutant_is_named(report: Report) -> None:
     assert report.ok and report.verdict == "rounding"
     for name, words in WRONG.items():

@@ -32,6 +32,7 @@ def names_no_bug(report, which) -> bool:
     )
 
 
+@pytest.mark.full
 def test_a_loop_that_is_itself_on_one_rank_is_not_a_bug() -> None:
     """Clipping and AdamW are not plain SGD, and right."""
     report = drifted(FEW_RIGHT, 2)
@@ -55,6 +56,7 @@ def fails_on_one_rank(rank, size, model, minibatches, loss):
         loss((x[rank::size], y[rank::size])).backward()
 
 
+@pytest.mark.full
 def test_a_loop_that_needs_its_ranks_is_compared_with_sequential_training_only() -> None:
     report = wb.drift(fails_on_one_rank, iterations=1, **FIELDS).wait(WAIT)
     finding = report.findings["fails_on_one_rank"]

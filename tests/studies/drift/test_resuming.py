@@ -105,6 +105,7 @@ def forgets_something_else(rank, size, model, minibatches, loss):
         one_update(rank, size, model, optimizer, loss, batch)
 
 
+@pytest.mark.full
 def test_a_loop_that_forgets_something_is_named_and_a_right_one_is_not() -> None:
     """Loops of one's own, and the mutants, which are data parallel training with the bug in it."""
     loops = {

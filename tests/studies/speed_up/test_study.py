@@ -120,6 +120,7 @@ class Bound:
         return {"cores": float(len(os.sched_getaffinity(0)))}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bind", first(1, [True, False]))
 def test_bound_ranks_may_use_no_other_core(bind: bool) -> None:
     exp = wb.Experiment(task=Bound, ranks=2, iterations=1, batch_size=4, threads=1, bind=bind)
@@ -152,6 +153,7 @@ def test_strong_scaling_of_padded_training_gains_and_says_what_it_costs() -> Non
     assert two["compute_ceiling"] is None and "padded" not in str(study)
 
 
+@pytest.mark.full
 def test_weak_scaling_of_padded_training_is_ideal() -> None:
     study = speed_up(
         small(pad_compute="200 ms"), ranks=(1, 2), repeats=1, scaling="weak", ceiling=False

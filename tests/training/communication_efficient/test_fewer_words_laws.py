@@ -132,6 +132,7 @@ class Slope:
         return model(batch[0]).mean()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("feedback", first(1, [True, False]))
 def test_small_entries_come_late_with_feedback_and_never_without(feedback: bool) -> None:
     exp = wb.Experiment(
@@ -232,6 +233,7 @@ def test_averagings_are_named_and_outside_of_them_nothing_is_sent() -> None:
         assert sketches.height == 3 * 10 * 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", first(1, ["local_sgd", "diloco"]))
 def test_a_rank_that_is_ahead_stops_where_the_others_do(strategy: str) -> None:
     """Between two averagings no rank waits for rank 0, which decides where a run stops."""

@@ -167,6 +167,7 @@ def test_buckets_are_rebuilt_once_after_the_first_backward() -> None:
     assert sizes["nbytes"].to_list() == facts["bytes"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("cap", "first"), [(25.0, 1), (24.9, 25)])
 def test_the_first_bucket_is_small_only_with_the_default_cap(cap: float, first: int) -> None:
     """30 layers of 512 x 512, 1 MiB and 2 KiB each: a bucket is full with what brings it there."""
@@ -230,6 +231,7 @@ def test_only_the_last_of_several_backwards_sends() -> None:
 # -- compression --
 
 
+@pytest.mark.full
 def test_16_bits_are_half_the_bytes_and_nearly_the_same_losses() -> None:
     reference = sequential("float32", "sgd", 24)
     sent = {}

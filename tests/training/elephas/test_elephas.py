@@ -100,6 +100,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.full
 def test_a_synchronous_round_is_the_mean_of_partitions_trained_one_after_another() -> None:
     """Against a loop over partitions in this process; momentum begins again in each round."""
     options = {"layers": 2, "width": 16, "samples": 50}

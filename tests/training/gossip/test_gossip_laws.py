@@ -92,6 +92,7 @@ def test_mixed_with_all_after_the_update_it_is_data_parallel(case: Case) -> None
     check_equal(result, sequential("sgd", case["dtype"], case["batch_size"], 60), case["dtype"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     first(1, [{"graph": "complete", "mix": "before"}, {"graph": "ring", "mix": "after"}]),
@@ -122,6 +123,7 @@ def test_replicas_that_mix_learn() -> None:
 # ---- AD-PSGD
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ranks", "pairs"),
     first(

@@ -165,6 +165,7 @@ def test_a_ring_of_pairs_needs_an_even_number() -> None:
 # ---- sketches
 
 
+@pytest.mark.full
 def test_a_sketch_is_linear_and_keeps_distances() -> None:
     draw = torch.Generator().manual_seed(3)
     ratios = []

@@ -25,6 +25,7 @@ from workbench.analysis.curves import Curves
 from workbench.training.gossip import graphs, laws, theory
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wait", first(1, [False, True]), ids=["asynchronous", "in step"])
 @pytest.mark.parametrize("ranks", first(1, [5, 2, 3, 8]))
 def test_malt_sends_its_share_of_all_to_all(ranks: int, wait: bool) -> None:
@@ -131,6 +132,7 @@ def _short(mine_N: torch.Tensor, theirs: Mapping[int, torch.Tensor]) -> torch.Te
     return mine_N[1:]
 
 
+@pytest.mark.full
 def test_malt_gathers_by_a_function_of_the_users() -> None:
     fields: dict[str, Any] = {"cb": 2, "wait": True, "dtype": "float64", "iterations": 6}
     ours, same = (ran(mixed("malt", 4, **fields, gather=one)) for one in ("average", _mean))
@@ -143,6 +145,7 @@ def test_malt_gathers_by_a_function_of_the_users() -> None:
         wb.run(mixed("malt", 2, **fields, gather=_short)).wait(timeout=90)
 
 
+@pytest.mark.full
 def test_malt_with_a_bound_uses_no_message_that_is_older() -> None:
     """The others run ahead of a slow rank by the bound, and no further."""
     slow = (wb.Slow(rank=1, factor=6),)

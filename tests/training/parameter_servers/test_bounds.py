@@ -106,6 +106,7 @@ def never(worker: int, iteration: int, clocks: Clocks) -> bool:
     return iteration == 0
 
 
+@pytest.mark.full
 def test_a_policy_that_lets_no_worker_go_on_ends_the_run_after_its_timeout() -> None:
     begin = time.monotonic()
     with pytest.raises(wb.RunTimeout, match=r"waits for rank 0|lets no worker start"):

@@ -85,6 +85,7 @@ def single() -> wb.Result:
     return done(served(task="lenet_digits", momentum=0.9, iterations=12))[1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     first(
@@ -105,6 +106,7 @@ def test_neither_shards_nor_ssp_0_change_bsp_by_a_bit(options: dict[str, Any]) -
     lawful(run)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("servers", first(1, [2, 1]))
 def test_two_models_on_the_same_servers_train_as_if_each_were_alone(servers: int) -> None:
     """Workers 0, 2 train one, workers 1, 3 the other, on the next seed."""

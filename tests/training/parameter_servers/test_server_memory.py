@@ -17,6 +17,7 @@ def held(**fields: Any) -> dict[int, int]:
     return wb.run(exp).wait(timeout=120).memory
 
 
+@pytest.mark.full
 def test_a_server_has_room_for_a_push_of_every_worker() -> None:
     """Values, and a gradient of each worker; bulk synchronous, nothing is sent while it updates."""
     memory = held(ranks=4, momentum=0.9, lr=0.01)
@@ -49,6 +50,7 @@ def test_a_server_that_holds_too_much_ends_the_run_and_says_what_it_holds() -> N
     assert "gradients 0.740 MB" in str(result.error) and "more servers" in str(result.error)
 
 
+@pytest.mark.full
 def test_processor_time_is_that_of_each_rank() -> None:
     """A worker computes gradients, a server adds them: it needs less, and neither needs nothing."""
     result = wb.run(lenet(strategy="parameter_server", ranks=3, iterations=60)).wait(timeout=120)

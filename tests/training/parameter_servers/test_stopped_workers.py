@@ -98,6 +98,7 @@ def test_a_worker_that_is_stopped_from_outside_is_an_error_after_the_timeout(
     assert gone(run.pids.values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("consistency", "servers"),
     first(

@@ -235,6 +235,7 @@ def alternating(ranks: int, microbatches: int, stages_per_rank: int) -> list[lis
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "schedule", first(1, ["zb_h1", "1f1b", alternating]), ids=["zb_h1", "1f1b", "own"]
 )
@@ -314,6 +315,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
         lenet(strategy="pipeline", **fields)
 
 
+@pytest.mark.full
 def test_metrics_are_those_of_one_process() -> None:
     """Of minibatches while it trains, and of the validation samples at its end."""
     fields = {"iterations": 11, "batch_size": 50}

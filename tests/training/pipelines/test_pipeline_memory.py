@@ -46,6 +46,7 @@ def test_nothing_stays_held_when_a_pass_is_over() -> None:
         assert (flying.sort("start_ns").group_by("rank", "stage").last()["value"] == 0).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("second", "third"),
     first(

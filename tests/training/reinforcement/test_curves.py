@@ -178,6 +178,7 @@ def both() -> Comparison:
     return wb.compare(experiments).wait(timeout=240)
 
 
+@pytest.mark.full
 def test_a_comparison_of_strategies_shows_returns(both: Comparison) -> None:
     for table in (each for curves in both.curves().values() for each in curves):
         known = table.drop_nulls("return")

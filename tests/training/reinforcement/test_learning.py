@@ -19,6 +19,7 @@ from workbench.strategies import ape_x, gorila, sequential
 OURS = [one.name for one in presets().values() if one.group == "Reinforcement learning"]
 
 
+@pytest.mark.full
 def test_the_pixel_game_is_learned() -> None:
     exp = presets()["DQN in one process"].experiment
     _, result = done(exp.replace(iterations=700, lr=0.002, pad_environment=None, threads=1))

@@ -67,6 +67,7 @@ def test_a_lost_servers_parameters_are_whole_in_its_replica(lost: int, recovery:
     assert metric(last, "frames")["rank"].unique().sort().to_list() == [5, 6]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("recovery", ["shrink", pytest.param("replace", marks=pytest.mark.full)])
 def test_without_a_replica_they_come_from_the_latest_pull(recovery: str) -> None:
     run, _ = played(SERVER, recovery)
@@ -101,6 +102,7 @@ def test_a_learner_or_an_actor_is_lost_too(lost: int, recovery: str) -> None:
     assert run.recovery()[0].updates_lost == 0
 
 
+@pytest.mark.full
 def test_a_fresh_replay_begins_empty_and_what_it_had_is_named() -> None:
     run, _ = played(REPLAY, "replace")
     rows = metric(run.events, "lost experience")

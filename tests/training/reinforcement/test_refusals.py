@@ -114,6 +114,7 @@ def test_more_servers_than_parameters_are_refused() -> None:
         wb.run(exp)
 
 
+@pytest.mark.full
 def test_an_experiment_leaves_gymnasium_alone_and_a_run_without_it_says_what_to_install() -> None:
     code = """
 import sys

@@ -85,6 +85,7 @@ def test_bundles_send_no_experience() -> None:
     assert metric(events, "return")["rank"].n_unique() == 3, "two that play, one that is scored"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("strategy", "ranks"), first(1, [("gorila", 5), ("ape_x", 4)]))
 def test_learners_wait_for_an_actor_that_lags(strategy: str, ranks: int) -> None:
     bound = {"max_policy_lag": 3, "when_lagging": "wait", "pull_every": 8}
@@ -95,6 +96,7 @@ def test_learners_wait_for_an_actor_that_lags(strategy: str, ranks: int) -> None
     assert len(lag) and lag.max() <= 3 and metric(events, "dropped experience").is_empty()
 
 
+@pytest.mark.full
 def test_experience_of_a_policy_that_is_too_old_is_dropped() -> None:
     bound = {"max_policy_lag": 2, "when_lagging": "drop", "pull_every": 200}
     run, _ = done(game("ape_x", 4, iterations=60, pad_environment="1 ms", **bound))
@@ -119,6 +121,7 @@ def test_training_goes_on_without_an_actor_that_is_lost(strategy: str, ranks: in
 # -- where the bytes go --
 
 
+@pytest.mark.full
 def test_the_bytes_of_each_kind_are_those_of_the_formula_and_ape_x_saves_most() -> None:
     """Parameters and gradients, for an update of a learner: at most a tenth of Gorila's."""
     fields = {"pull_every": 400, "pad_environment": "4 ms", "iterations": 60, "ask_ahead": 0}

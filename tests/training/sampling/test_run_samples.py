@@ -120,6 +120,7 @@ def test_workers_of_a_server_are_told_by_their_rank() -> None:
     assert sampling["rank_of"] == [1, 2, 3] and len(sampling["minibatches"]) == 5
 
 
+@pytest.mark.full
 def test_no_more_is_told_than_a_page_holds() -> None:
     sampling, _ = samples(lenet(ranks=2, batch_size=200, iterations=21))
     assert len(sampling["minibatches"]) == MOST_IDS // 200 == 20 and sampling["more"] == 1
@@ -142,6 +143,7 @@ def test_where_minibatches_are_not_shared_out_nothing_is_told(exp: dict[str, Any
     assert sampling is None
 
 
+@pytest.mark.full
 def test_a_page_is_told_while_the_run_goes_on() -> None:
     """Rank 1 stands still until the page has heard of the first iterations."""
     freeze = wb.Freeze(rank=1, at_iteration=5, seconds=600)

@@ -140,6 +140,7 @@ def test_an_experiment_with_a_pipeline_says_what_is_not_given() -> None:
     assert other.cut.names == ("0", "6") and other.peaks == (2, 1)
 
 
+@pytest.mark.full
 def test_plans_are_what_ranks_then_hold() -> None:
     """Also of a cut that a value crosses which is merely added behind it."""
     exp = wb.Experiment(

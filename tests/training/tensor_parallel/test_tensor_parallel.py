@@ -133,6 +133,7 @@ def test_a_users_own_task_is_split_too() -> None:
     check_equal(both[1], both[0], "float64")
 
 
+@pytest.mark.full
 def test_its_ranks_refuse_what_cannot_be_split() -> None:
     run = wb.run(wb.Experiment(task=OwnTask, strategy="tensor_parallel", ranks=10, iterations=2))
     with pytest.raises(wb.SpecError, match="no layer of the model"):

@@ -119,6 +119,7 @@ def test_a_rank_sends_what_its_formula_says(
     assert sent(strategy, **options) == {passes * (RANKS - 1) / RANKS * WEIGHTS * 4}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_layer_that_is_not_used_is_reduced_all_the_same(level: int) -> None:
     fields: dict[str, Any] = {"task": Unused, "dtype": "float64", "optimizer": "adam"}

@@ -297,9 +297,9 @@ test(
 );
 
 test("every mark of the picture has a key", () => {
-  const names = (how, befell = { frozen: false, gone: false }) => {
+  const names = (how, incidents = { frozen: false, gone: false }) => {
     const { look, pass, place } = seenAt(how, 1, 928);
-    return pipelineKeys(look, pass, place, befell).map((item) => item.words);
+    return pipelineKeys(look, pass, place, incidents).map((item) => item.words);
   };
   const plain = names({});
   for (const words of [

@@ -177,14 +177,14 @@ for (const width of [928, 608])
           frame.shards.map(({ share }) => share),
           aheadOf(rule, frame, 1),
         );
-        const befell = new Map(
+        const incidents = new Map(
           frame.shards
             .filter((s) => !Number.isNaN(s.gone))
             .map((s) => [s.rank, { words: "gone", colour: "fault" }]),
         );
         const drawn = canvas();
         onto(drawn);
-        const seen = { place, frame, index, rule, comets: [], befell };
+        const seen = { place, frame, index, rule, comets: [], incidents };
         drawServer(drawn, { ink: INK, font: "sans-serif", ratio: 1, choice: null }, seen);
         assert.deepEqual(
           collisions(drawn.drawn.filter((d) => d.ink !== "rule" || d.kind === "text")),

@@ -51,7 +51,7 @@ const RUNS = [
 ];
 
 /** What the scene sees at t. */
-function seenAt(how, t, width, befell = new Map()) {
+function seenAt(how, t, width, incidents = new Map()) {
   const rule = { ...RULES[how.rule ?? "ssp"], servers: (how.shares ?? [1, 1]).length };
   const S = rule.servers;
   const rows = (how.rows ??= served(how));
@@ -94,7 +94,7 @@ function seenAt(how, t, width, befell = new Map()) {
     at: 0,
     choice: null,
   };
-  return { look, rounds, seen: { place, frame, index, rule, comets, befell } };
+  return { look, rounds, seen: { place, frame, index, rule, comets, incidents } };
 }
 
 const MOMENTS = [0.02, 0.11, 0.23, 0.31, 0.42, 0.57, 0.66, 0.78, 0.89, 0.99];

@@ -198,7 +198,14 @@ test("what workers push is named as the run has it: no gradient where weights ar
   const run = { ...RUN, strategy: "elephas", ranks: 6, server: rule };
   const all = times.flatMap((t) => {
     const frame = serverFrame(index, rule, t, 24);
-    const seen = { frame, rule, index, comets: [], befell: new Map(), place: { level: "discs" } };
+    const seen = {
+      frame,
+      rule,
+      index,
+      comets: [],
+      incidents: new Map(),
+      place: { level: "discs" },
+    };
     return [
       serverSentence({ ...known, run }, frame, rule, true),
       spokenServer(frame),

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * One frame of the collectives' pictures, before anything is drawn: places, cells, what moves, what
- * befell each rank, and which words stand where. Pure functions of a look; what must not change
+ * happened to each rank, and which words stand where. Pure functions of a look; what must not change
  * with every frame comes from the frame before.
  *
  * @typedef {import("../../chrome/stage.js").Look} Look
@@ -245,7 +245,7 @@ function lastHeard(table) {
 }
 
 /**
- * What befell each rank. What is done to the ranks now is shown where the picture is now.
+ * The incident of each rank. What is done to the ranks now is shown where the picture is now.
  * @param {Look} look
  * @param {Reading | null} reading
  * @param {Frame | null} frame

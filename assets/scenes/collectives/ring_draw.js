@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The ring of ranks on a canvas: links as wide as they are fast, ranks with what befell them,
+ * The ring of ranks on a canvas: links as wide as they are fast, ranks with their incidents,
  * chunks on their way as the matrix's own cells, and words beside them.
  *
  * @typedef {import("./ring.js").Place} Place

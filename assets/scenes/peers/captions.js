@@ -130,14 +130,14 @@ export function factWords(frame, facts, index) {
  * @param {PeersIndex} index
  * @param {import("../../engine/rank_activity.js").Doing | undefined} doing
  * @param {PeerFacts | null | undefined} facts
- * @param {string} befell
+ * @param {string} incident
  * @returns {string[]}
  */
-export function peerWords(frame, rank, index, doing, facts, befell) {
+export function peerWords(frame, rank, index, doing, facts, incident) {
   const peer = frame.peers[rank];
   if (!peer) return [];
   const lines = [
-    `rank ${rank}: ${befell || (peer.lost ? "lost" : `${counted(peer.done, "iteration")} ` + `done${doing ? `, ${doing.words}` : ""}`)}`,
+    `rank ${rank}: ${incident || (peer.lost ? "lost" : `${counted(peer.done, "iteration")} ` + `done${doing ? `, ${doing.words}` : ""}`)}`,
   ];
   if (Number.isFinite(peer.distance) && !peer.lost) {
     lines.push(

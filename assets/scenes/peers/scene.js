@@ -13,7 +13,7 @@ import { drawSent, drawSpread, sentOf, sentWords, spreadAtX, spreadAxes } from "
 import { drawPicture } from "./draw.js";
 import { frameOf } from "./frame.js";
 import { mixedIn, mixes, peerFacts, indexOf } from "./index.js";
-import { befellOf } from "./befell.js";
+import { incidentsOf } from "./incidents.js";
 import { keysOf, spreadKeys } from "./legend.js";
 import { marksOf } from "./marks.js";
 import { placeOf, hitUnder } from "./place.js";
@@ -49,13 +49,13 @@ function seenAt(look) {
   const index = indexOf(known);
   const facts = peerFacts(known.run);
   const frame = frameOf(index, facts, t, ranks, iterations);
-  const befell = befellOf(look);
+  const incidents = incidentsOf(look);
   const doings = doingAt(table, ranks, t, false, known.run).map((doing) => {
     const { lost, done } = frame.peers[doing.rank];
     const own = { ...doing, halo: false };
     if (lost) return { ...own, mark: /** @type {const} */ ("killed"), waits: 0, words: "lost" };
     const ended = { ...own, mark: /** @type {const} */ ("ended"), waits: 0, words: "all done" };
-    return befell.get(doing.rank) ?? (iterations > 0 && done >= iterations ? ended : own);
+    return incidents.get(doing.rank) ?? (iterations > 0 && done >= iterations ? ended : own);
   });
   return { place: placeOf(ranks, pictureWidth(look.width)), frame, index, facts, doings };
 }

@@ -13,10 +13,10 @@ import { drawAction, drawIdle } from "./texture.js";
  * @param {import("../../chrome/stage.js").Look} look
  * @param {import("./selection.js").Pass} pass
  * @param {{ribbon: number, lanes: number, plan: number}} place
- * @param {{frozen: boolean, gone: boolean}} befell
+ * @param {{frozen: boolean, gone: boolean}} incidents
  * @returns {KeyItem[]}
  */
-export function keysOf({ ink }, pass, place, befell) {
+export function keysOf({ ink }, pass, place, incidents) {
   const { items, put } = keyItems();
   const kinds = new Set([
     ...pass.facts.rows.flat().map((text) => text.replace(/\d/g, "")),
@@ -77,11 +77,11 @@ export function keysOf({ ink }, pass, place, befell) {
   put("chosen", 20, "chosen: what it needed, what needed it", (pen) =>
     pen.outline(3, 3, 14, 10, "focus", 2),
   );
-  if (befell.frozen)
+  if (incidents.frozen)
     put("frozen", 20, "stood still: made by us", (pen) =>
       pen.outline(1, 2, 18, 12, "hold", 1.5, [4, 2]),
     );
-  if (befell.gone) put("gone", 16, "gone", (pen) => pen.cross(8, 8, 5));
+  if (incidents.gone) put("gone", 16, "gone", (pen) => pen.cross(8, 8, 5));
   put("later", 20, "pale: still to come", (pen) => {
     pen.g.globalAlpha = 0.35;
     drawAction(pen, { kind: "F", microbatch: 0 }, 0, 2, 20, 11);

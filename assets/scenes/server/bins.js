@@ -14,20 +14,20 @@ const COPY_WIDE = 6; // and of a copy's
  * @param {import("../../chrome/stage.js").Look} look
  * @param {import("./draw.js").ServerSeen} seen
  */
-export function drawBins(pen, { choice }, { place, frame, befell }) {
+export function drawBins(pen, { choice }, { place, frame, incidents }) {
   const { g, ink, font } = pen;
   frame.shards.forEach((shard, s) => {
     const { x, y, w, h, level } = place.bins[s];
     const chosen = choice?.rank === shard.rank;
-    const fate = befell.get(shard.rank);
+    const incident = incidents.get(shard.rank);
     const pad = x + 17;
     g.fillStyle = ink.panel;
     g.beginPath();
     g.roundRect(x, y, w, h, 4);
     g.fill();
-    g.strokeStyle = chosen ? ink.focus : fate ? ink[fate.colour] : ink.edge;
+    g.strokeStyle = chosen ? ink.focus : incident ? ink[incident.colour] : ink.edge;
     g.lineWidth = chosen ? 2 : 1;
-    g.setLineDash(fate ? [4, 3] : []);
+    g.setLineDash(incident ? [4, 3] : []);
     g.stroke();
     g.setLineDash([]);
     const end = x + w - 7 - drawKeyStrips(pen, place.bins[s], shard);
@@ -35,7 +35,7 @@ export function drawBins(pen, { choice }, { place, frame, befell }) {
       `${Math.round(shard.share * 100)} ` + `%${place.wide && level !== "line" ? " of keys" : ""}`;
     const name = `${place.small && level === "line" ? "" : "shard "}${shard.rank}`;
     const gone = !Number.isNaN(shard.gone);
-    const version = gone ? (fate?.words ?? "gone") : `v ${shard.versions.join(" | ")}`;
+    const version = gone ? (incident?.words ?? "gone") : `v ${shard.versions.join(" | ")}`;
     const strong = gone ? ink.fault : ink.ink;
     const high = level === "full" && !place.small ? 20 : place.small ? 13 : 16;
     const fits = (/** @type {string} */ text, /** @type {number} */ weight) => {
@@ -53,9 +53,9 @@ export function drawBins(pen, { choice }, { place, frame, befell }) {
       pen.write(name, pad, y + 14, "ink", "left", true, 12);
       if (!place.small) pen.write(share, end, y + 14, "ink-2", "right");
       pen.write(version, pad, y + (level === "full" ? 40 : 33), strong, "left", true, high);
-      const words = gone ? "" : (fate?.words ?? binWords(shard, frame.comets, place.wide));
-      if (level === "full" && fits(words, fate ? 700 : 400))
-        pen.write(words, pad, y + 62, fate ? fate.colour : "ink-3", "left", !!fate);
+      const words = gone ? "" : (incident?.words ?? binWords(shard, frame.comets, place.wide));
+      if (level === "full" && fits(words, incident ? 700 : 400))
+        pen.write(words, pad, y + 62, incident ? incident.colour : "ink-3", "left", !!incident);
       const besides = level === "full" && h >= 96 ? besidesInShort(shard, place.wide) : "";
       if (besides && fits(besides, 400)) pen.write(besides, pad, y + 80, "ink-2");
     }

@@ -232,15 +232,15 @@ const doings = ({ pushes }) => ({
  * @param {ServerFrame} frame
  * @param {number} i
  * @param {Rule} rule
- * @param {string} befell
+ * @param {string} incident
  */
-export function workerWords(frame, i, rule, befell) {
+export function workerWords(frame, i, rule, incident) {
   const w = frame.workers[i];
   const lines = [
     `worker ${w.rank}, iteration ${grouped(w.iteration + 1)}: ` +
       `${doings(frame)[w.doing]}${w.since > 0 && w.doing !== "ended" ? `, for ${duration(frame.t - w.since)}` : ""}`,
   ];
-  if (befell) lines.push(befell);
+  if (incident) lines.push(incident);
   lines.push(
     ...frame.shards.map((s, k) =>
       w.held[k] < 0

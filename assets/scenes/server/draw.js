@@ -11,7 +11,7 @@
  * @typedef {import("./frame.js").WorkerNow} WorkerNow
  * @typedef {{place: Place, frame: ServerFrame, index: import("./index.js").ServerIndex,
  *   rule: import("./frame.js").Rule, comets: (import("./call_source.js").Flight & {share: number,
- *   x: number, y: number})[], befell: Map<number, {words: string, colour: string}>}} ServerSeen
+ *   x: number, y: number})[], incidents: Map<number, {words: string, colour: string}>}} ServerSeen
  */
 import { Pen } from "../../drawing/pen.js";
 import { drawBins } from "./bins.js";
@@ -219,7 +219,7 @@ function drawLog(pen, { place, frame, index }, worker, i) {
  * @param {Look} look
  * @param {ServerSeen} seen
  */
-function drawWays(pen, { choice }, { place, frame, comets, befell }) {
+function drawWays(pen, { choice }, { place, frame, comets, incidents }) {
   const { g, ink } = pen;
   const { workers, shards } = frame;
   const all = workers.length * shards.length <= MOST_WAYS;
@@ -234,7 +234,7 @@ function drawWays(pen, { choice }, { place, frame, comets, befell }) {
       if (!all && !on && !mine) return;
       g.strokeStyle = mine ? ink.focus : ink.rule;
       g.setLineDash(
-        worker.doing === "lost" || befell.get(shard.rank)?.colour === "fault" ? [2, 3] : [],
+        worker.doing === "lost" || incidents.get(shard.rank)?.colour === "fault" ? [2, 3] : [],
       );
       g.beginPath();
       for (let k = 0; k <= 14; k++) {

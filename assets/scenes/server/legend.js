@@ -15,7 +15,7 @@ import { ageInk, ageStep } from "../../drawing/colors.js";
  * @param {boolean} drops  some gradient was dropped
  * @returns {KeyItem[]}
  */
-export function keysOf({ ink }, { frame, rule, place, befell }, drops) {
+export function keysOf({ ink }, { frame, rule, place, incidents }, drops) {
   const { items, put } = keyItems(place.level);
   const shards = frame.shards;
   const two = shards.length > 1;
@@ -85,7 +85,7 @@ export function keysOf({ ink }, { frame, rule, place, befell }, drops) {
       );
     }),
   );
-  if ([...befell.values()].some((b) => b.colour === "hold"))
+  if ([...incidents.values()].some((b) => b.colour === "hold"))
     put("hold", 16, "frozen or slowed: made by us", ({ g }) => ring(g, ink.hold, 0, 1, []));
   const strip =
     (/** @type {string} */ colour) => (/** @type {import("../../drawing/pen.js").Pen} */ pen) => {

@@ -24,7 +24,7 @@ import { roundsOf } from "./call_source.js";
 import { boundOf, ruleOf, frameOf } from "./frame.js";
 import { recoveryFacts } from "../../engine/generations.js";
 import { countUntil } from "../../engine/search.js";
-import { befellNow } from "./befell.js";
+import { incidentsNow } from "./incidents.js";
 import { keysOf } from "./legend.js";
 import { marksOf } from "./marks.js";
 import { drawScore } from "./score.js";
@@ -95,7 +95,7 @@ const build = canvasView({
         ? wayPoint(place, at(c.from, frame.workers), at(c.to, frame.shards), c.share)
         : wayPoint(place, at(c.to, frame.workers), at(c.from, frame.shards), 1 - c.share)),
     }));
-    return { place, frame, index, rule, comets, befell: befellNow(look, frame) };
+    return { place, frame, index, rule, comets, incidents: incidentsNow(look, frame) };
   },
   draw: drawPicture,
   empty({ known, width, ink }) {
@@ -213,7 +213,7 @@ const build = canvasView({
     const { from, to, op, iteration } = hit.comet;
     return { rank: from, peer: to, op, group: "default", iteration };
   },
-  lines(hit, { frame, index, rule, place, befell }, stage, { x, y }) {
+  lines(hit, { frame, index, rule, place, incidents }, stage, { x, y }) {
     if (hit.above) return versionsAt(frame);
     if (hit.comet) return cometWords(hit.comet, frame.pushes);
     if ("shard" in hit) {
@@ -229,7 +229,7 @@ const build = canvasView({
         : [];
     return log.length
       ? log
-      : workerWords(frame, hit.worker, rule, befell.get(worker.rank)?.words ?? "");
+      : workerWords(frame, hit.worker, rule, incidents.get(worker.rank)?.words ?? "");
   },
 });
 

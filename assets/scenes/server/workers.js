@@ -24,7 +24,7 @@ const MOST_NOTCHES = 8; // px; longer rows are cut, the number says it all
  * @param {WorkerNow} worker
  * @param {number} i
  */
-export function drawName(pen, { choice }, { place, frame, befell, rule }, worker, i) {
+export function drawName(pen, { choice }, { place, frame, incidents, rule }, worker, i) {
   const { ink } = pen;
   const y = laneY(place, i);
   const { level, lane, left, small } = place;
@@ -32,7 +32,7 @@ export function drawName(pen, { choice }, { place, frame, befell, rule }, worker
   const chosen = frame.shards.findIndex((s) => s.rank === choice?.rank);
   const behind = chosen < 0 ? worker.worst : worker.behind[chosen];
   const strong = frame.slowest.includes(worker.rank);
-  const fate = befell.get(worker.rank);
+  const incident = incidents.get(worker.rank);
   const n = Math.min(MOST_NOTCHES, Math.ceil(behind / ageStep(frame.workers.length, rule)));
   let pitch = NOTCH;
   const notches = (
@@ -64,7 +64,7 @@ export function drawName(pen, { choice }, { place, frame, befell, rule }, worker
   const name = `${brief ? "w" : "worker"} ${worker.rank}`;
   pen.write(name, 0, first, "ink", "left", true, 12);
   const words =
-    fate?.words ??
+    incident?.words ??
     (worker.held.every((v) => v < 0)
       ? small
         ? "none yet"
@@ -72,17 +72,17 @@ export function drawName(pen, { choice }, { place, frame, befell, rule }, worker
       : behind
         ? `${behind} behind`
         : "newest");
-  const colour = fate ? ink[fate.colour] : ink["ink-2"];
+  const colour = incident ? ink[incident.colour] : ink["ink-2"];
   const room = left - 6;
   const wide = pen.wide(words);
   pitch = Math.max(0, Math.min(NOTCH, (room - wide - 5) / Math.max(1, n))); // notches give way to the words
   pen.write(
     words,
-    fate || !n || !pitch ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
+    incident || !n || !pitch ? 0 : notches(0, second, level === "full" ? 9 : 7) + 4,
     second,
     colour,
     "left",
-    !!fate,
+    !!incident,
   );
   if (full) pen.write(heldVersionWords(worker, chosen), 0, y + 17, "ink-3");
 }
@@ -108,14 +108,14 @@ export function heldVersionWords({ held, behind }, chosen) {
  * @param {WorkerNow} worker
  * @param {number} i
  */
-export function drawWorker(pen, { choice }, { place, frame, befell, rule }, worker, i) {
+export function drawWorker(pen, { choice }, { place, frame, incidents, rule }, worker, i) {
   const { g, ink, ratio } = pen;
   const { x, y, off } = workerSpot(place, i, worker, frame.min);
   const { ring, level, lane, top } = place;
   const blocked = worker.doing === "blocked";
   const thick = level === "full" ? 4 : level === "line" ? 2.5 : 0;
   const chosen = frame.shards.findIndex((s) => s.rank === choice?.rank);
-  const fate = befell.get(worker.rank);
+  const incident = incidents.get(worker.rank);
   if (blocked) {
     // hatched up to the wall: seen before it is read
     const wall = columnX(place, (worker.limit ?? worker.iteration) + 1, frame.min);
@@ -137,7 +137,7 @@ export function drawWorker(pen, { choice }, { place, frame, befell, rule }, work
     g.strokeStyle = ink.track;
     g.setLineDash([]);
     disc(pen, x, y, ring - thick / 2, false);
-    g.strokeStyle = blocked ? ink.wait : fate?.colour === "hold" ? ink.hold : ink.ink;
+    g.strokeStyle = blocked ? ink.wait : incident?.colour === "hold" ? ink.hold : ink.ink;
     g.setLineDash(blocked ? [3, 3] : []);
     const share = blocked || worker.limit === null ? 1 : worker.slack;
     if (worker.doing !== "lost" && (blocked || worker.limit !== null))

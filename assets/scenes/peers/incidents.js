@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What befell ranks that mix, as the picture says it.
+ * Incidents of ranks that mix, as the picture says them.
  *
  * @typedef {import("../../engine/page_state.js").Look} Look
  * @typedef {import("../../engine/rank_activity.js").Doing} Doing
@@ -18,11 +18,11 @@ import { standsForMessages } from "../../engine/waits.js";
  * @param {Look} look
  * @returns {Map<number, Doing>}
  */
-export function befellOf({ known, live, t, table, at }) {
+export function incidentsOf({ known, live, t, table, at }) {
   const { control, lanesNow } = known;
   const now = live || t >= table.to - 1;
-  const befell = new Map();
-  if (!now) return befell;
+  const incidents = new Map();
+  if (!now) return incidents;
   for (const rank of new Set(lanesNow.map((lane) => lane.rank))) {
     // such a wait has no row yet
     const lanes = lanesNow.filter((lane) => lane.rank === rank);
@@ -32,18 +32,18 @@ export function befellOf({ known, live, t, table, at }) {
       long.forWhom >= 0 &&
       lanes.every((lane) => lane.lane !== "compute")
     )
-      befell.set(rank, long);
+      incidents.set(rank, long);
   }
   const put = (
     /** @type {number} */ rank,
     /** @type {DoingMark} */ mark,
     /** @type {string} */ words,
-  ) => befell.set(rank, { rank, mark, halo: false, words, waits: 0, forWhom: -1, long: true });
+  ) => incidents.set(rank, { rank, mark, halo: false, words, waits: 0, forWhom: -1, long: true });
   for (const rank of control?.frozen ?? []) put(rank, "frozen", "frozen: its process is stopped");
   for (const [rank, host] of Object.entries(control?.cut_off ?? {}))
     put(Number(rank), "away", awayWords(host));
   for (const [rank, words] of Object.entries(control?.ended ?? {}))
     if (control?.how?.[rank] === "ended") put(Number(rank), "ended", words);
   for (const [rank, { words }] of lostRanks(known)) put(rank, "killed", words);
-  return befell;
+  return incidents;
 }

@@ -97,6 +97,13 @@ def button(box: Locator, name: str) -> Locator:
     return box.locator(f"button.wb-lab-{name}")
 
 
+def unfold(box: Locator) -> None:
+    """Show the form, which is folded at first and whenever a run begins."""
+    assert not field(box, "iterations").is_visible(), "the picture comes first"
+    box.get_by_role("button", name="Change", exact=True).click()
+    field(box, "iterations").wait_for()
+
+
 def points(box: Locator) -> list[int]:
     """Return how many points each line of the charts has."""
     return box.evaluate(POINTS)
@@ -146,6 +153,7 @@ def test_from_a_preset_to_a_comparison(
 
     # What cannot be is said beside its field, and stays there until it is put right.
     links = field(box, "network-links").locator("textarea")
+    unfold(box)
     links.fill("0->9: 5 ms")
     links.blur()
     field(box, "network-links").get_by_text("there is no rank 9").wait_for()
@@ -169,6 +177,7 @@ def test_from_a_preset_to_a_comparison(
 
     page.emulate_media(reduced_motion="no-preference")
     # Another one, stopped by hand: the stage moves, the charts grow; then both are compared.
+    unfold(box)
     links.fill("0->1: 25 ms")
     iterations.fill("100000")
     iterations.press("Tab")
@@ -202,6 +211,7 @@ def test_a_reload_in_the_middle_of_a_run_comes_back_to_it(
 ) -> None:
     page = open_page(viewport={"width": 1300, "height": 2000}).page
     box = opened(lab, page)
+    unfold(box)
     iterations = field(box, "iterations").locator("input")
     iterations.fill("100000")
     iterations.press("Tab")

@@ -113,12 +113,14 @@ class Lab(w.VBox):
         for toggle in self.toggles.values():
             toggle.observe(lambda _: self._toggle(), "value")
         self._offer()
-        buttons = row(self.preset, self.start_button, self.stop_button, self.reset, self.back)
-        self.way_in = WayIn(self.gallery, buttons, self.status, self.preset_words, self.sheet)
+        buttons = row(self.preset, self.start_button, self.stop_button)
+        back = row(self.reset, self.back)
+        form = (self.preset_words, back, self.sheet, self.questions)
+        self.way_in = WayIn(self.gallery, buttons, *form)
         return [
             w.HTML(f"<style>{style}</style>"),
             self.way_in,
-            self.questions,
+            self.status,
             *(self.stage.absent, self.stage),
             row(w.HTML("<b>Charts shown</b>"), *self.toggles.values()),
             self.charts,
@@ -196,6 +198,7 @@ class Lab(w.VBox):
         """Run what the form says, unless something runs already; what cannot be is said there."""
         exp = self.sheet.experiment()
         if exp is None:
+            self.way_in.unfold_form()
             self._say(self.sheet.lead_to_what_is_wrong(), wrong=True)
             return
         if not self.start_button.agreed(question := form.question(exp)):
@@ -204,6 +207,7 @@ class Lab(w.VBox):
         try:
             self._start(exp)
         except SpecError as error:
+            self.way_in.unfold_form()
             self.sheet.refuse({"": str(error)})
             self._say("Not started.", wrong=True)
         except (WorkbenchError, OSError) as error:
@@ -311,7 +315,8 @@ class Lab(w.VBox):
 
     @checked
     def take(self, past: Past) -> None:
-        """Fill the form with what a run was."""
+        """Fill the form with what a run was, and show it."""
+        self.way_in.unfold_form()
         self.sheet.values = form.values(past.experiment)
 
     @checked

@@ -1,4 +1,4 @@
-"""The laboratory's way in: the cards, and the form below or beside them; the code that it runs."""
+"""The laboratory's way in: the cards, a line of buttons, the form that it folds; and the code."""
 
 from __future__ import annotations
 
@@ -37,12 +37,21 @@ class StartButton(w.Button):
 
 
 class WayIn(w.Box):
-    """The cards, and the form: below them, or beside them once a card is changed first."""
+    """The cards, a line of buttons, and the form: folded until a reader changes something, then
+    below the line, or beside the cards of which one is changed first.
+    """
 
     def __init__(self, gallery: Gallery, buttons: w.HBox, *form: w.Widget) -> None:
         self.gallery = gallery
+        self.change = w.ToggleButton(
+            description="Change", tooltip="Show the form, and the comparisons"
+        )
+        self.change.observe(lambda _: self._fold_form(), "value")
+        buttons.children = (*buttons.children, self.change)
         buttons.add_class("wb-lab-buttons")
-        filled = w.VBox([buttons, *form])
+        self._form = w.VBox(form)
+        self._fold_form()
+        filled = w.VBox([buttons, self._form])
         filled.add_class("wb-lab-form")
         super().__init__([gallery, filled])
         self.add_class("wb-way-in")
@@ -50,11 +59,19 @@ class WayIn(w.Box):
     def put_beside(self) -> None:
         """Show the form beside the cards."""
         self.add_class("wb-beside")
+        self.unfold_form()
+
+    def unfold_form(self) -> None:
+        """Show the form, for something in it is to be seen."""
+        self.change.value = True
 
     def fold(self) -> None:
-        """Fold the cards away: a run has begun, and its stage needs the room."""
-        self.gallery.unfolded = False
+        """Fold the cards and the form away: a run has begun, and its stage needs the room."""
+        self.gallery.unfolded = self.change.value = False
         self.remove_class("wb-beside")
+
+    def _fold_form(self) -> None:
+        self._form.layout.display = "" if self.change.value else "none"
 
 
 def row(*widgets: Any) -> w.HBox:

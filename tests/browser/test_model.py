@@ -133,6 +133,7 @@ def test_blocks_open_and_the_keyboard_is_enough(
     assert stage.get_attribute("data-scene") == "model"
 
 
+@pytest.mark.full
 def test_the_scene_is_offered_where_the_model_is_known(open_page: Open, tmp_path: Path) -> None:
     run = wb.run(lenet(ranks=2, iterations=3))
     run.wait(timeout=60)

@@ -170,6 +170,7 @@ def test_nothing_overlaps_and_the_keyboard_is_enough(
     keys_step_and_change_the_scene(page, stage, "4", "server")
 
 
+@pytest.mark.full
 def test_the_scene_is_offered_where_there_is_a_server(
     open_page: Callable[..., Watched], tmp_path: Path
 ) -> None:

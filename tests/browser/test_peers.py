@@ -99,6 +99,7 @@ def test_what_moves_is_rows_and_distances_are_those_of_the_run(
     assert comets >= 20 and compared >= 20, (comets, compared)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "dark"), (992, "light")]))
 @pytest.mark.parametrize("strategy", first(1, [*RUNS]))
 def test_nothing_overlaps_and_the_keyboard_is_enough(
@@ -121,6 +122,7 @@ def test_nothing_overlaps_and_the_keyboard_is_enough(
     keys_step_and_change_the_scene(page, stage, "7", "peers")
 
 
+@pytest.mark.full
 def test_the_scene_is_offered_where_replicas_mix(
     open_page: Callable[..., Watched], tmp_path: Path
 ) -> None:

@@ -216,6 +216,7 @@ def test_replicas_stages_and_collectives_have_their_places(
     assert frame(stage)["t"] == t, "the moment is kept"
 
 
+@pytest.mark.full
 def test_the_scene_is_offered_where_there_are_stages(
     open_page: Callable[..., Watched], tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_what_moves_is_rows_and_ages_and_bytes_are_those_of_the_run(
         assert drawn == sends.filter(pl.col("name") == kind)["nbytes"].sum(), kind
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "scheme"), first(1, [(672, "dark"), (992, "light")]))
 def test_nothing_overlaps_and_the_keyboard_is_enough(
     saved: tuple[str, pl.DataFrame], open_page: Callable[..., Watched], width: int, scheme: str

@@ -105,6 +105,7 @@ def test_the_keyboard_is_enough(saved: tuple[str, Any], open_page: Open) -> None
     assert {mark["minibatch"] for mark in marks(frame(stage), "here")} & {1}
 
 
+@pytest.mark.full
 def test_a_run_of_one_process_has_no_such_scene(open_page: Open, tmp_path: Path) -> None:
     run = wb.run(lenet(strategy="sequential", ranks=1, iterations=2))
     run.wait(timeout=60)

@@ -7,6 +7,7 @@ import warnings
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -275,6 +276,7 @@ def _inference(rank: int, n: int) -> list[torch.Tensor]:
     return [*results, leaf.detach(), x.grad]
 
 
+@pytest.mark.full
 def test_handles_futures_and_forms_of_calls() -> None:
     cases = [_handles, _futures, _coalesced, _group_methods, _barriers, _sparse, _inference]
     compare(cases, 3, exact=True)

@@ -34,6 +34,7 @@ SUM = """
 """
 
 
+@pytest.mark.full
 def test_left_over_variables_and_a_missing_home_change_nothing(tmp_path: Path) -> None:
     ended = attached(tmp_path, 2, SUM, env=LEFT_OVER)
     assert [one.code for one in ended] == [0, 0], [one.err[-3000:] for one in ended]

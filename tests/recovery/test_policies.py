@@ -234,6 +234,7 @@ def test_peers_go_on_without_a_dead_one(strategy: str, options: dict[str, Any]) 
         assert set(received["rank"]) == set(recovery.fresh) == left - {0, 2, 3}
 
 
+@pytest.mark.full
 def test_a_rank_that_is_told_to_go_leaves_at_the_end_of_its_iteration() -> None:
     exp = experiment("data_parallel", 3, recovery="shrink", iterations=LONG, batch_size=6)
     run = wb.run(exp)

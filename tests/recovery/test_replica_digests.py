@@ -88,6 +88,7 @@ def test_two_ranks_that_differ_both_go_back_to_a_checkpoint(tmp_path: Path) -> N
     assert not detection.missed and not detection.false_alarms, detection
 
 
+@pytest.mark.full
 def test_replicas_that_are_equal_are_never_found_to_differ_and_train_the_same() -> None:
     exp = lenet(ranks=3, iterations=8, optimizer="adam", strategy="ddp")
     compared = wb.run(exp.replace(digest_every=1)).wait(timeout=60)

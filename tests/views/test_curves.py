@@ -300,6 +300,7 @@ def test_what_ddp_hides_is_not_exposed() -> None:
     assert 2 * 5 < median[ddp] < 0.6 * median[by_hand]  # the last bucket's way, at least
 
 
+@pytest.mark.full
 def test_measuring_leaves_no_trace_in_the_training() -> None:
     """Dropout draws, running means and modes are as if nothing had been measured on the way."""
 

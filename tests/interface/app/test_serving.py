@@ -164,6 +164,7 @@ def test_a_logout_ends_the_session_here_and_not_only_in_the_browser(locked: Serv
     line.close()
 
 
+@pytest.mark.full
 def test_guesses_wait_longer_each_time_and_all_at_once_are_one(
     serve: Callable[..., Served],
 ) -> None:

@@ -335,6 +335,7 @@ def test_float32_and_float64_stand_on_one_scale(report: Report) -> None:
     assert report.figure("dark").layout.paper_bgcolor != figure.layout.paper_bgcolor
 
 
+@pytest.mark.full
 def test_pictures_before_anything_is_known() -> None:
     report = wb.drift(iterations=1, mutants=False)
     bundle = chart_bundle(report)

@@ -130,6 +130,7 @@ def test_prefetch_hides_the_way_of_an_answer() -> None:
     assert many.median() < 0.1 * needed.median()
 
 
+@pytest.mark.full
 def test_a_slow_link_is_hidden_by_no_prefetch() -> None:
     """What does not come as fast as it is used is waited for, however early it is asked for: 8
     samples of 3,144 bytes over 1 Mbit/s take 200 ms, an iteration 20.
@@ -196,6 +197,7 @@ def test_a_server_that_is_killed_is_named() -> None:
     assert "in recv p2p of" in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_frozen_server_is_waited_for() -> None:
     fault = wb.Freeze(rank=0, at_iteration=5, seconds=2)  # longer than busy cores take for one
     run = wb.run(served(faults=(fault,), options={"ahead": 1}))

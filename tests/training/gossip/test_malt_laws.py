@@ -157,6 +157,7 @@ def test_malt_with_a_bound_uses_no_message_that_is_older() -> None:
         assert not laws.once_a_round(run.events, peers, exp.iterations)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scatter", first(1, ["parameters", "updates"]))
 def test_malt_counts_every_message_that_no_mean_has(scatter: str) -> None:
     exp = mixed("malt", 5, cb=1, scatter=scatter, faults=(wb.Slow(rank=1, factor=6),))

@@ -34,6 +34,7 @@ def test_servers_share_what_one_would_hold() -> None:
     assert whole[0] + whole[1] == 2 * (1 + 2) * L, "each key twice"
 
 
+@pytest.mark.full
 def test_versions_that_are_still_being_sent_count() -> None:
     """Asynchronous, over a slow link: another push is applied while the parameters leave."""
     slow = wb.Network(links={(0, 1): wb.Link(bandwidth="10 Mbit/s")})

@@ -132,6 +132,7 @@ def test_a_worker_that_is_killed_is_waited_for_no_more(consistency: str, servers
     lawful(run, complete=False)
 
 
+@pytest.mark.full
 def test_training_ends_well_without_a_worker_that_was_killed() -> None:
     exp = served("ssp", workers=3, iterations=60, faults=(wb.Kill(rank=2, at_iteration=10),))
     run, result = done(exp)

@@ -65,6 +65,7 @@ def same_shard(job: Any, config: Any = None) -> None:
     job.finish(model)
 
 
+@pytest.mark.full
 def test_the_same_shard_on_every_rank_is_seen() -> None:
     sampling, _ = samples(lenet(strategy=same_shard, ranks=3, batch_size=12, iterations=6))
     for one in sampling["minibatches"]:
@@ -113,6 +114,7 @@ def test_what_is_kept_of_a_short_run_is_short(fields: dict[str, Any]) -> None:
     assert len(text) == 2 and max(map(len, text)) < 35 * MOST_IDS // 64
 
 
+@pytest.mark.full
 def test_workers_of_a_server_are_told_by_their_rank() -> None:
     sampling, _ = samples(
         lenet(strategy="parameter_server", ranks=4, iterations=5, options={"consistency": "asp"})

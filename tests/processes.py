@@ -134,7 +134,7 @@ _LATE = 999
 
 def ending_with_us(program: str) -> str:
     """Return the program, for ``python -c``, so that it ends when this process is killed, too."""
-    ends = "from workbench.launchers.processes.guardian import end_with"
+    ends = "from workbench.common.guardian import end_with"
     return f"{ends}\nend_with({os.getpid()})\n{program}"
 
 

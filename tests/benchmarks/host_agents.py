@@ -13,7 +13,8 @@ import sys
 import traceback
 from typing import NoReturn
 
-from workbench.launchers.processes import agent, guardian
+from workbench.common import guardian
+from workbench.launchers.processes import agent
 from workbench.launchers.processes.fork_server import preload
 
 

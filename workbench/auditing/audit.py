@@ -22,6 +22,7 @@ from workbench.auditing.session import Session
 from workbench.auditing.starting import CommandJob, LocalJob
 from workbench.common.arguments import Count, Facts, Names, Ranks, Seed, TimeLimit, checked
 from workbench.common.errors import SpecError
+from workbench.common.progress_line import progress_line
 from workbench.common.units import duration_ns
 from workbench.user_code.source import capture
 
@@ -76,7 +77,7 @@ def audit(
 
     >>> print(wb.audit("train.py", ranks=2, progress=False))
     """
-    show = _line if progress and sys.stderr.isatty() else _nothing
+    show = progress_line(progress and sys.stderr.isatty(), "audit: ")
     with Session(update=update, seed=seed, lift=lift) as session:
         script = _script(script_or_function, session.folder)
         environment = {name: str(value) for name, value in env.items()}
@@ -90,7 +91,7 @@ def audit(
 
 def audit_command(words: Sequence[str], *, progress: bool, timeout: str = LIMIT) -> Audit:
     """Judge the job that a command starts, such as torchrun with a script; return an Audit."""
-    show = _line if progress and sys.stderr.isatty() else _nothing
+    show = progress_line(progress and sys.stderr.isatty(), "audit: ")
     with Session(update=1, seed=0, lift=True) as session:
         job = CommandJob(session.folder, words)
         try:
@@ -128,13 +129,3 @@ def _script(given: object, folder: Path) -> str:
     path = folder / f"{source.name}.py"
     path.write_text(source.code + call.format(name=source.name), encoding="utf-8")
     return str(path)
-
-
-def _line(text: str) -> None:
-    """Show a line of progress, over the one before."""
-    sys.stderr.write(f"\r\x1b[K{f'audit: {text}' if text else ''}")
-    sys.stderr.flush()
-
-
-def _nothing(_: str) -> None:
-    """Show nothing."""

@@ -8,22 +8,20 @@ and answers with the leader's process number. It ends with its input, and its jo
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
 import runpy
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.auditing.folder import ENDED, write
+from workbench.common.guardian import end_with
 
-_PDEATHSIG = 1  # of prctl(2): the signal that comes when the parent ends
 # What scripts import sooner or later: once here, or once in each rank.
 _LATE = ("torch", "torch.distributed", "torch._dynamo", "workbench.auditing.ranks.probe")
 
@@ -44,7 +42,7 @@ def serve() -> None:
 
 def lead(job: Mapping[str, Any]) -> None:
     """Fork the ranks of a job, in a session of their own, and wait for their end."""
-    _die_with_parent()
+    end_with(os.getppid())
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -64,7 +62,7 @@ def lead(job: Mapping[str, Any]) -> None:
 
 def _run(job: Mapping[str, Any], rank: int) -> int:
     """Run the script as a rank, as torchrun would; return its exit status."""
-    _die_with_parent()
+    end_with(os.getppid())
     from workbench.auditing.ranks.forks import install
 
     size = str(job["ranks"])
@@ -91,14 +89,6 @@ def _run(job: Mapping[str, Any], rank: int) -> int:
     atexit._run_exitfuncs()
     sys.stdout.flush(), sys.stderr.flush()
     return status
-
-
-def _die_with_parent() -> None:
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-    time.sleep(0)
 
 
 if __name__ == "__main__":

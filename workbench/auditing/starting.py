@@ -7,7 +7,6 @@ own, which is killed as a whole when its audit is over.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Protocol
 
 from workbench.auditing.folder import ENDED, OVER, VARIABLE, read
+from workbench.common import threads
+from workbench.common.environment import without_ranks
 from workbench.common.errors import WorkbenchError
 
 _START = 90.0  # seconds to import torch, from a cold disk on a busy machine
@@ -60,7 +61,7 @@ class Starter:
             [sys.executable, "-m", "workbench.auditing.start_ranks"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_without_ranks({**os.environ, **CALM, **environment}),
+            env=without_ranks({**os.environ, **CALM, **environment}),
             start_new_session=True,  # a Ctrl-C is the driver's business
             encoding="utf-8",
         )
@@ -124,7 +125,7 @@ def close_all() -> None:
         _starters.clear()
 
 
-atexit.register(close_all)
+threads.ends.append(close_all)
 
 
 class LocalJob:
@@ -234,13 +235,3 @@ def _free_port() -> int:
 
 def _readable(descriptor: int, seconds: float) -> bool:
     return bool(select.select([descriptor], [], [], seconds)[0])
-
-
-def _without_ranks(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return it without what makes a process a rank of another job."""
-    others = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", VARIABLE}
-    return {
-        name: value
-        for name, value in environment.items()
-        if name not in others and not name.startswith("TORCHELASTIC_")
-    }

@@ -7,6 +7,7 @@ for the places of files.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from workbench.common.errors import SpecError
@@ -89,6 +90,22 @@ VARIABLES = {
     "WORKBENCH_BASIC_AUTH": Variable("", "as --basic-auth of `workbench serve`"),
 }
 """Name -> its default and meaning. An empty default: it is not there."""
+
+# What tells a program that it is a rank of a job.
+_RANKS = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    "WORKBENCH_AUDIT",
+)
+_RANKS_BEGIN = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "TORCHELASTIC_")
+
+
+def without_ranks(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what makes a process a rank of another job."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _RANKS and not name.startswith(_RANKS_BEGIN)
+    }
 
 
 def text(name: str) -> str:

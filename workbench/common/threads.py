@@ -40,7 +40,7 @@ class _Task:
     launches: bool
 
 
-ends: list[Stop] = []  # what is called once all have been told to stop: it ends what they wait for
+ends: list[Stop] = []  # what is called once all have been told to stop: it ends processes kept here
 _running: dict[threading.Thread, _Task] = {}
 # The kernel's numbers: when Python says that a thread is over, what C++ keeps for each thread (as
 # torch does) is still to be taken down, and that needs the interpreter too.
@@ -96,6 +96,12 @@ def stop_launching() -> None:
     _tell(lambda task: task.launches)
 
 
+def end_processes() -> None:
+    """End the processes that are kept for later: the warm pool, and those that audits keep."""
+    for end in ends:
+        end()
+
+
 def launching() -> bool:
     """Return whether a thread goes on that starts ranks, other than this one."""
     mine = threading.current_thread()
@@ -131,8 +137,7 @@ weakref.finalize(_over, len, ())
 def _end() -> None:
     _over.set()
     _tell(lambda task: True)
-    for end in ends:
-        end()
+    end_processes()
     start, pause = time.monotonic(), 0.001
     while any(one.ident is None for one in [*_running]) or any(map(_is_there, [*_native])):
         waited = time.monotonic() - start

@@ -8,7 +8,6 @@ its parent. The parent ends when the driver has ended, or wants no more.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import importlib
@@ -29,9 +28,9 @@ from torch._C._distributed_c10d import FileStore
 from workbench.auditing.folder import Driver, read, wait_for, write
 from workbench.auditing.messages import Ask, Seen, message_of
 from workbench.auditing.ranks.lift import lift
+from workbench.common.guardian import end_with
 
 AHEAD = 2  # runs at a time
-_PDEATHSIG = 1  # of prctl(2): the signal that comes when the parent ends
 
 
 def install(folder: str) -> None:
@@ -125,11 +124,11 @@ class Forks:
     def _fork(self, number: int, ask: Ask) -> bool:
         """Fork; return whether this is the child."""
         sys.stdout.flush(), sys.stderr.flush()
-        pid = os.fork()
+        parent, pid = os.getpid(), os.fork()
         if pid:
             self._children[pid] = _Child(number, ask, time.monotonic())
             return False
-        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with(parent)
         if ask.alone:
             os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1")
         log = os.open(self.folder / f"log{number}.{self.rank}", os.O_CREAT | os.O_WRONLY)

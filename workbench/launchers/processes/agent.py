@@ -27,9 +27,8 @@ import threading
 import time
 from typing import Any
 
-from workbench.common import descriptors, environment, ipc, threads
+from workbench.common import descriptors, environment, guardian, ipc, threads
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes import guardian
 from workbench.launchers.processes.channel import Channel, connect
 from workbench.launchers.processes.coarser import level
 from workbench.launchers.processes.relay import IDLE, PERIOD_S, TraceReader, Words

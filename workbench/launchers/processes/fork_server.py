@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from workbench.common import ipc
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes.guardian import PATIENCE, adopt, children, end_children, end_with
+from workbench.common.guardian import PATIENCE, adopt, children, end_children, end_with
 
 PR_SET_TIMERSLACK = 29
 # What every rank would otherwise import after its fork: the process group alone, and what chooses

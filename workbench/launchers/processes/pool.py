@@ -24,10 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.auditing.starting import close_all
-from workbench.common import descriptors, ipc, live_runs, threads
+from workbench.common import descriptors, guardian, ipc, live_runs, threads
 from workbench.common.errors import WorkbenchError
-from workbench.launchers.processes import guardian
 from workbench.recording.run_queue import LOOK, OwnTime
 from workbench.shared_memory.segments import how_it_ended, process_state
 from workbench.transports.meeting_place import meeting_place as meeting_place
@@ -70,7 +68,7 @@ def serve(fd, life_lines):
     from workbench.launchers.processes.fork_server import main
     main(fd, life_lines)
 
-name = "workbench.launchers.processes.guardian"
+name = "workbench.common.guardian"
 runpy.run_path({guardian!r}, run_name=name)["main"]({fd}, {driver}, serve)
 """
 
@@ -321,8 +319,7 @@ def shutdown() -> None:
     try:
         live_runs.end_all("wb.shutdown() ended it")
     finally:
-        _end_pool()
-        close_all()  # what audits keep
+        threads.end_processes()
 
 
 def _end_pool() -> None:

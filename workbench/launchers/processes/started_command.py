@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workbench.common import threads
-from workbench.launchers.processes import guardian
+from workbench.common import guardian, threads
+from workbench.common.environment import without_ranks
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.shared_memory.segments import how_it_ended
 
@@ -39,9 +39,6 @@ def serve(fd, life_lines):
 
 runpy.run_path({guardian!r})["main"]({fd}, {driver}, serve)
 """
-# What tells a program started here that it is a rank of another job.
-_OTHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_PREFIXES = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "TORCHELASTIC_")
 
 
 class Command:
@@ -58,7 +55,7 @@ class Command:
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             pass_fds=[theirs.fileno()],
-            env={**_own_environment(), **environment},
+            env={**without_ranks(os.environ), **environment},
             stdin=subprocess.PIPE if script else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -125,15 +122,6 @@ class Command:
         """Have the guardian end it, which reads that the driver has gone."""
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
-
-
-def _own_environment() -> dict[str, str]:
-    """Return this process's environment, without another job's ranks."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _OTHERS and not name.startswith(_PREFIXES)
-    }
 
 
 class CommandLauncher(AgentLauncher):

@@ -33,6 +33,7 @@ from workbench.collectives import OPERATIONS
 from workbench.common.arguments import Names, RealRanks, checked
 from workbench.common.errors import SpecError
 from workbench.common.output_files import make_ready
+from workbench.common.progress_line import progress_line
 from workbench.recording.run_queue import others_share
 from workbench.studies.crossover.fit import Timed, burst, fit, smooth
 from workbench.studies.crossover.timing_pool import TimingPool, calls_of
@@ -108,14 +109,13 @@ def calibrate(
         make_ready(place(), WHAT)  # now, not after the measurement
     others = others_share(LOOKS)
     began, points, wakes = time.monotonic(), [], {}
-    say = _printer() if (sys.stderr.isatty() if progress is None else progress) else None
+    say = progress_line(sys.stderr.isatty() if progress is None else progress)
     for n in sorted({*ranks}):
         with TimingPool(n) as pool:
             wakes[n] = statistics.median(pool.rounds("sleep", "", 0, rounds=20))
             for operation in operations:
                 points += _measure(pool, operation, say)
-    if say:
-        say("")
+    say("")
     costs, errors = fit_machines(points, wakes)
     result = Calibration(
         costs,
@@ -128,15 +128,10 @@ def calibrate(
     return replace(result, file=save(costs)) if keep else result
 
 
-def _printer() -> Callable[[str], None]:
-    return lambda words: print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
-
-
-def _measure(pool: TimingPool, operation: str, say: Callable[[str], None] | None) -> list[Timed]:
+def _measure(pool: TimingPool, operation: str, say: Callable[[str], None]) -> list[Timed]:
     names, result = [*candidates(operation, pool.n)], []
     for nbytes in (0,) if operation == "barrier" else sizes_between(SMALLEST, LARGEST):
-        if say:
-            say(f"{pool.n} ranks: {operation}, {nbytes:,} bytes")
+        say(f"{pool.n} ranks: {operation}, {nbytes:,} bytes")
         many = (FEW, HOPELESS) if nbytes > LONG else (ROUNDS, math.inf)
         at = pool.race(operation, names, nbytes, many[0], QUIET, many[1])
         calls = calls_of(nbytes)

@@ -99,14 +99,14 @@ check: $(SET_UP)
 	@$(BIN)/python -m tests.notebooks --stale
 
 bench: $(SET_UP)
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tools.benchmarks
 
 soak: $(SET_UP)
-	$(BIN)/python -m tests.soak --minutes 60
+	$(BIN)/python -m tools.soak --minutes 60
 
 # From new seeds each time; a case that fails is kept in runs/fuzz, and said how to have it again.
 fuzz: $(SET_UP)
-	$(BIN)/python -m tests.fuzz --seconds 300
+	$(BIN)/python -m tools.fuzz --seconds 300
 
 picture: $(SET_UP)
 	$(BIN)/python -m tests.browser.picture

@@ -40,11 +40,12 @@ WHOLE_PASS, SLOWEST = 1000, 50  # tests
 GRACE = 2.0  # seconds of an idle machine; ranks must be gone 1 s after their driver
 
 # A failed assertion shows its values in what tests share, too.
-_HERE = Path(__file__).parent
+_ROOT = Path(__file__).parents[1]
 pytest.register_assert_rewrite(
     *(
-        ".".join(("tests", *path.relative_to(_HERE).with_suffix("").parts))
-        for path in sorted(_HERE.rglob("*.py"))
+        ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+        for room in ("tests", "tools")
+        for path in sorted((_ROOT / room).rglob("*.py"))
         if not path.name.startswith(("test_", "conftest", "__"))
     )
 )

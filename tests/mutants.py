@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NEEDED = ("workbench", "tests", "assets", "pyproject.toml")
+NEEDED = ("workbench", "tests", "tools", "assets", "pyproject.toml")
 LIMIT = 600.0  # seconds for one law's tests
 
 

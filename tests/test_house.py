@@ -159,7 +159,7 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 _BARE = re.compile(rf"(?<![^\W_])(?:{'|'.join(PARTICIPLES)})(?![^\W_])", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("room", ["workbench", "tests"])
+@pytest.mark.parametrize("room", ["workbench", "tests", "tools"])
 def test_a_name_is_not_a_bare_participle(room: str) -> None:
     """``notices``, ``answer`` or ``violations`` say what a variable holds; ``told`` does not."""
     bare, count = [], 0
@@ -172,7 +172,7 @@ def test_a_name_is_not_a_bare_participle(room: str) -> None:
             if name.strip("_") in {*PARTICIPLES, *map(str.title, PARTICIPLES)}:
                 bare.append(f"{path.relative_to(ROOT)}:{line}: {name}")
     assert not bare, "name each by what it holds:\n" + "\n".join(bare)
-    assert count > 300, "no files were read"
+    assert count > 50, "no files were read"
 
 
 def test_import_workbench_leaves_the_user_interface_alone() -> None:

@@ -57,6 +57,7 @@ def test_no_variable_is_spoken_of_that_is_not_there() -> None:
         "CHANGELOG.md",
         "workbench/**/*.py",
         "tests/**/*.py",
+        "tools/**/*.py",
         "notebooks/*.ipynb",
     ):
         for path in ROOT.glob(pattern):

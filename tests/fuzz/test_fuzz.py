@@ -1,4 +1,4 @@
-"""A sample of what ``python -m tests.fuzz`` tries without end."""
+"""A sample of what ``python -m tools.fuzz`` tries without end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from hypothesis import settings
 
 import workbench as wb
-from tests.fuzz import crafted, messages, saved_runs, traces
-from tests.fuzz.cases import FAMILIES
-from tests.fuzz.family import Family
-from tests.fuzz.made_up import damaged
 from tests.live import LONG, crowding, lenet, over_in_the_end, training
+from tools.fuzz import crafted, messages, saved_runs, traces
+from tools.fuzz.cases import FAMILIES
+from tools.fuzz.family import Family
+from tools.fuzz.made_up import damaged
 from workbench.common.errors import SpecError
 from workbench.interface import form
 
@@ -67,7 +67,7 @@ def crafted_families() -> Iterator[dict[str, Family]]:
 def test_what_a_stranger_hands_in_costs_little_and_gets_a_sentence(
     crafted_families: dict[str, Family], family: str
 ) -> None:
-    """``python -m tests.fuzz crafted_recording ... --cases 250`` judges a thousand."""
+    """``python -m tools.fuzz crafted_recording ... --cases 250`` judges a thousand."""
     for seed in range(CASES // 5):
         one = crafted_families[family]
         try:

@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 
 import workbench as wb
-from tests.benchmarks import hosts
 from tests.launchers.test_cut_off import whole
 from tests.launchers.test_other_launchers import left_over, parent_of
 from tests.launchers.test_other_launchers import mark as mark
 from tests.live import until
 from tests.processes import ROOT
+from tools.benchmarks import hosts
 from workbench import laws
 from workbench.common.errors import PeerLost
 

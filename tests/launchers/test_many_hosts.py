@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
-from tests.benchmarks import hosts
 from tests.launchers.test_cut_off import whole
 from tests.launchers.test_other_launchers import left_over
 from tests.launchers.test_other_launchers import mark as mark
 from tests.live import until
+from tools.benchmarks import hosts
 from workbench import laws
 
 pytestmark = [

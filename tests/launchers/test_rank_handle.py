@@ -12,8 +12,8 @@ import pytest
 
 from tests.conftest import processes
 from tests.live import gone, until
-from tests.soak.held import descriptors
-from tests.soak.runs import interrupt_after
+from tools.soak.held import descriptors
+from tools.soak.runs import interrupt_after
 from workbench.common.errors import WorkbenchError
 from workbench.launchers.processes.pool import warm_pool
 from workbench.launchers.processes.rank_handle import end, ended, enlist, settle

@@ -12,7 +12,7 @@ import pytest
 
 import workbench as wb
 from tests.live import ROOT, lenet, script, training, until
-from tests.soak.exits import ENDS, LEAVES, Exits
+from tools.soak.exits import ENDS, LEAVES, Exits
 from workbench.common import threads
 
 # Of ranks, which end without the interpreter's end, or through process_group.close_all.

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.live import gone, until
-from tests.soak.held import descriptors
+from tools.soak.held import descriptors
 from workbench.launchers.processes.launcher import launcher_of
 from workbench.launchers.processes.worker_group import WorkerGroup
 from workbench.store.event_store import Store

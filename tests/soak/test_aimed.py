@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.pairwise import first
-from tests.soak.aimed import ITERATIONS, KINDS, Case, Strike, aimed, done, drawn
+from tools.soak.aimed import ITERATIONS, KINDS, Case, Strike, aimed, done, drawn
 
 SERVED = {"strategy": "parameter_server"}
 PARTS = {  # each rank has a part of the model

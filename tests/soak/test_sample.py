@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.pairwise import first
-from tests.soak import soak as soak_module
-from tests.soak.__main__ import MOST_GROWN
-from tests.soak.held import held, settled
-from tests.soak.soak import KINDS, Soak
-from tests.soak.trend import trend
+from tools.soak import soak as soak_module
+from tools.soak.__main__ import MOST_GROWN
+from tools.soak.held import held, settled
+from tools.soak.soak import KINDS, Soak
+from tools.soak.trend import trend
 from workbench.recording.trace_memory import trace_segment
 from workbench.store.event_store import Store
 

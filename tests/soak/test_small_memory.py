@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.soak.small_memory import in_a_namespace
+from tools.soak.small_memory import in_a_namespace
 from workbench.recording.events import CONTEXTS
 
 

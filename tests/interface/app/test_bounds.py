@@ -11,7 +11,7 @@ import pytest
 from tests.interface.app.served import IN_USE, Reader, Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.live import complete
-from tests.soak import serving
+from tools.soak import serving
 from workbench.interface.app.lines import MOST_MESSAGE
 from workbench.interface.app.reserved import foretold
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import routes
-from tests.fuzz.routes import LOGIN, SERVERS
 from tests.interface.app.served import Reader, Served, ask, end, upgrade, websocket
 from tests.pairwise import first
+from tools.fuzz import routes
+from tools.fuzz.routes import LOGIN, SERVERS
 from workbench.interface.app.gate import Gate, normal
 
 CLOSED = {  # what Panel and Bokeh register beside pages, and no page of ours needs

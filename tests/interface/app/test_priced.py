@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import prices
 from tests.interface.app.priced import Priced
+from tools.fuzz import prices
 from workbench.experiment.spec import Experiment
 from workbench.interface import form
 
 MOST_MS = 100  # where others have the core too: alone the most takes half of it
 SCRIPT_MS = 2_000  # a script's own experiment: no other waits for it
 drawn = settings(
-    max_examples=settings().max_examples // 2,  # of `python -m tests.fuzz`, a sample
+    max_examples=settings().max_examples // 2,  # of `python -m tools.fuzz`, a sample
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

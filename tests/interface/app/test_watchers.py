@@ -15,11 +15,11 @@ from bokeh.models import Div
 from bokeh.protocol.messages.patch_doc import patch_doc
 from panel.models.esm import ESMEvent
 
-from tests.benchmarks.pages import served
 from tests.interface.app.served import Served, end, launch
 from tests.interface.app.visitor import Visitor
 from tests.live import LONG, complete
-from tests.soak import serving
+from tools.benchmarks.pages import served
+from tools.soak import serving
 from workbench.interface.app.lines import BLOCK
 from workbench.interface.app.page import event_text
 
@@ -72,5 +72,5 @@ def test_a_page_of_another_server_hears_them_too() -> None:
         assert page.batches == [*range(1, len(page.batches) + 1)]
         page.close()
 
-    with served("tests.benchmarks.busy_server", "{port}") as address:
+    with served("tools.benchmarks.busy_server", "{port}") as address:
         complete(watch(address.rstrip("/")))

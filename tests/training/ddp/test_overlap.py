@@ -130,7 +130,9 @@ def test_most_of_what_can_be_hidden_on_slow_links_is() -> None:
     by_hand = wb.run(bucketed(8).replace(strategy="data_parallel"))
     by_hand.wait(timeout=60)
     ours, theirs = by_ddp.overlap(), by_hand.overlap()
-    assert ours.hidden_share > 0.6  # 0.9 and more where nothing else runs: benchmarks/overlap.py
+    assert (
+        ours.hidden_share > 0.6
+    )  # 0.9 and more where nothing else runs: tools/benchmarks/overlap.py
     assert ours.mean("exposed") < theirs.mean("exposed")
     assert theirs.mean("hidden") < 0.1 * theirs.mean("communication")
     assert ours.by_rank()["rank"].to_list() == [0, 1, 2, 3]

@@ -12,10 +12,11 @@ pipelining pp report_12 sp tiny tp transformer uneven weighted_ce zero1 zero_tor
 report_06:FIXED report_07:FIXED report_09:FIXED report_11:FIXED report_13:FIXED report_15:FIXED
 report_16:FIXED report_17:FIXED report_34:FIXED report_36:FIXED"""
 WRONG = """accumulate:dp_times accumulate:forget accumulate:last_only cp:no_sum cp:stale
-ddp:clip_own ddp:module ddp:no_sync ddp:rank_lost ddp:scaled ep:doubled ep:router fsdp2:clip_own fsdp2:divide
-loop:copy loop:late loop:only_some loop:seeds loop:sum pipelining:forget pp:forget pp:half report_06
-report_09 report_13 report_15 report_16 report_17 sp:bias sp:mean sp:norm sp:scatter tp:f_bias
-tp:g_twice tp:no_f uneven:ignore uneven:means zero1:no_gather zero1:stale zero1:sum"""
+ddp:clip_own ddp:module ddp:no_sync ddp:rank_lost ddp:scaled ep:doubled ep:router fsdp2:clip_own
+fsdp2:divide loop:copy loop:late loop:only_some loop:seeds loop:sum pipelining:forget pp:forget
+pp:half report_06 report_09 report_13 report_15 report_16 report_17 sp:bias sp:mean sp:norm
+sp:scatter tp:f_bias tp:g_twice tp:no_f uneven:ignore uneven:means zero1:no_gather zero1:stale
+zero1:sum"""
 # What the program means cannot be told from its update: a detach, tied weights, equal samples.
 QUESTION = """ddp:same_data pp:tied pp_same_seed report_07 report_11 report_12:count report_33
 report_33:FIXED report_34 stop_gradient tp_detach transformer:no_rng"""

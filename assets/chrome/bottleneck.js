@@ -10,6 +10,7 @@
 /** The parts, with their words. @type {[string, string][]} */
 const PARTS = [
   ["compute", "computing"],
+  ["data", "waiting for samples"],
   ["wait", "waiting for others"],
   ["link", "bytes on their way"],
   ["core", "waiting for a core"],

@@ -7,10 +7,12 @@
  *
  * @typedef {import("./table.js").Table} Table
  * @typedef {{rank: number, first: number, at: number, after: number, late: number, core: number,
- *   inside: boolean}}
+ *   inside: boolean, together: {ranks: number[], late: number}}}
  *   LastRank  at: when it joined, ns from the call's start; after: since the first rank did; late: how
  *   much longer than the others it took since its call before, and others waited for it alone; core:
- *   of that it waited for a core; inside: it was still in its call before when the first rank joined
+ *   of that it waited for a core; inside: it was still in its call before when the first rank joined;
+ *   together: all ranks that took about as much longer than the others, and how long the others
+ *   waited for these alone
  */
 import { median } from "./rates.js";
 import { COMPUTES, placeInLane } from "./waits.js";
@@ -47,6 +49,7 @@ function lastOf(table, call, came) {
   const alone = at - came[came.length - 2][1]; // for so long all others wait for it alone
   const since = came.map(([one, start]) => freeSince(table, call, one, call.start + start));
   const free = came.map(([, start], i) => call.start + start - since[i]);
+  const took = [...free];
   const own = free.pop() ?? Infinity;
   const others = free.filter(Number.isFinite);
   const usual = others.length ? median(others) : NaN;
@@ -59,7 +62,24 @@ function lastOf(table, call, came) {
     late,
     core: coreWait(table, rank, joined - late, joined),
     inside: since[came.length - 1] > call.start + begin,
+    together: lateTogether(came, took, usual, own - usual),
   };
+}
+
+/**
+ * The ranks that took at least half as much longer than usual as the last one did.
+ * @param {[number, number][]} came
+ * @param {number[]} took  each rank since its call before
+ * @param {number} usual
+ * @param {number} longer  than usual, the last one
+ */
+function lateTogether(came, took, usual, longer) {
+  const isSlow = took.map((ns) => longer > 0 && ns - usual >= longer / 2);
+  const slow = came.filter((_, i) => isSlow[i]);
+  const others = came.filter((_, i) => !isSlow[i]);
+  const alone = slow.length && others.length ? slow[0][1] - others[others.length - 1][1] : 0;
+  const ranks = slow.map(([rank]) => rank).sort((a, b) => a - b);
+  return { ranks, late: Math.max(0, Math.min(alone, longer)) };
 }
 
 /**

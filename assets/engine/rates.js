@@ -144,8 +144,9 @@ const PROOF = 4; // so many times slower; so many chunks, where no link is known
 
 /**
  * The link that holds up the others, if there is one: even its fastest chunk took twice the others'
- * usual time, and who received stood waiting for it. Unless a link was slowed on purpose, it takes
- * several chunks and a core a rank to prove it: else it may be the scheduler.
+ * usual time, and its receiver stood waiting for it. Unless a link was slowed on purpose, it takes
+ * several chunks, a wait for half of them and a core per rank to prove it: else it may be the
+ * scheduler.
  * @param {Map<string, LinkRate>} links
  * @param {Set<string>} slowed  "from>to" of links that are slowed on purpose
  * @param {boolean} crowded  more ranks than cores
@@ -154,8 +155,10 @@ export function slowestOf(links, slowed, crowded) {
   const [worst, ...rest] = [...links.values()].sort((a, b) => b.hop - a.hop);
   if (!rest.length) return null;
   const usual = median(rest.map((l) => l.hop));
-  const proof = slowed.has(`${worst.from}>${worst.to}`) || (worst.flights >= PROOF && !crowded);
-  return proof && worst.hop >= TIMES * usual && worst.awaited * 2 >= worst.flights ? worst : null;
+  const made = slowed.has(`${worst.from}>${worst.to}`);
+  const proof = made || (worst.flights >= PROOF && !crowded);
+  const awaited = made ? worst.awaited > 0 : worst.awaited * 2 >= worst.flights;
+  return proof && awaited && worst.hop >= TIMES * usual ? worst : null;
 }
 
 /** @param {Row[]} rows @returns {Map<number, Sends>} */
@@ -282,6 +285,16 @@ export function madeLinks(known, links = []) {
   return slowed;
 }
 
+/**
+ * The links that were slowed unlike others: where all of a call's were slowed alike, none.
+ * @param {ReturnType<typeof madeLinks>} slowed
+ * @param {number} all  links that the call used
+ */
+function setApart(slowed, all) {
+  const ways = new Set([...slowed.values()].map(({ words }) => words));
+  return new Set(ways.size === 1 && slowed.size >= all ? [] : slowed.keys());
+}
+
 /** @type {WeakMap<Call, Reading>} */
 const readings = new WeakMap();
 
@@ -310,7 +323,7 @@ export function readingOf(call, known) {
       ? null
       : slowestOf(
           links,
-          new Set(madeLinks(known, links.keys()).keys()),
+          setApart(madeLinks(known, links.keys()), links.size),
           !!known.run?.cores && known.run.cores < known.run.ranks,
         ); // messages may be of any size
   const usual = median(

@@ -9,8 +9,8 @@
  * @typedef {import("./table.js").Table} Table
  * @typedef {{rank: number, start: number, end: number, queue: number, queued: number}} Stretch
  *   a rank's time; queue: how long it waited for a core in it, NaN unknown; queued: while computing
- * @typedef {{compute: number, wait: number, link: number, core: number, moving: number}} Spent  ns;
- *   moving: of the time in which it was blocked, what it waited for was on its way
+ * @typedef {{compute: number, data: number, wait: number, link: number, core: number,
+ *   moving: number}} Spent  ns; data: it read its samples, or waited until they could be read; moving: of the time in which it was blocked, what it waited for was on its way
  */
 import { COMPUTES, placeInLane } from "./waits.js";
 
@@ -18,8 +18,9 @@ const MOST_SPENT_ROWS = 20_000; // of all ranks in a stretch
 // states; 0 and more: it waits for that rank, RECEIVING: for what is on its way to it
 const IS_FREE = -1;
 const IS_COMPUTING = -2;
-const IS_MOVING = -3;
-const IS_RECEIVING = -4;
+const IS_LOADING = -3;
+const IS_MOVING = -4;
+const IS_RECEIVING = -5;
 
 /**
  * @param {Table} table
@@ -41,7 +42,7 @@ export function timeSpent(table, stretches) {
     Array.from({ length: ranks }, () => new Int32Array(times.length).fill(IS_FREE));
   const [states, senders] = [free(), free()];
   const strength = (/** @type {number} */ state) =>
-    state === IS_COMPUTING ? 2 : state === IS_MOVING ? 1 : 0;
+    state === IS_COMPUTING || state === IS_LOADING ? 2 : state === IS_MOVING ? 1 : 0;
   for (const { rank, start, end, state, sender = -1 } of spans.sort(
     (a, b) => strength(a.state) - strength(b.state),
   )) {
@@ -58,18 +59,19 @@ export function timeSpent(table, stretches) {
   };
   return new Map(
     stretches.map(({ rank, start, end, queue, queued }) => {
-      const sum = { compute: 0, wait: 0, link: 0, core: 0, moving: 0 };
+      const sum = { compute: 0, data: 0, wait: 0, link: 0, core: 0, moving: 0 };
       for (let i = 0; i + 1 < times.length && times[i] < end; i++) {
         const ns = Math.min(end, times[i + 1]) - Math.max(start, times[i]);
         const own = states[rank]?.[i] ?? IS_FREE;
         if (ns <= 0 || own === IS_FREE) continue;
         const last = inTheEnd(rank, i);
         if (own === IS_COMPUTING) sum.compute += ns;
+        else if (own === IS_LOADING) sum.data += ns;
         else if (last === IS_MOVING || last === IS_RECEIVING) sum.link += ns;
         else sum.wait += ns;
         if (own === IS_RECEIVING || (own >= 0 && last <= IS_MOVING)) sum.moving += ns;
       }
-      return [rank, withoutCores(sum, queue || 0, Math.min(queued || 0, sum.compute))];
+      return [rank, withoutCores(sum, queue || 0, Math.min(queued || 0, sum.compute + sum.data))];
     }),
   );
 }
@@ -81,11 +83,17 @@ export function timeSpent(table, stretches) {
  * @param {number} queued
  * @returns {Spent}
  */
-function withoutCores({ compute, wait, link, moving }, queue, queued) {
+function withoutCores({ compute, data, wait, link, moving }, queue, queued) {
   const beside = Math.min(wait + link, Math.max(0, queue - queued));
   const left = wait + link > 0 ? 1 - beside / (wait + link) : 0;
   const rest = { wait: left * wait, link: left * link, moving: left * moving };
-  return { ...rest, compute: compute - queued, core: queued + beside };
+  const computing = Math.max(0, compute - queued);
+  return {
+    ...rest,
+    compute: computing,
+    data: data + Math.min(0, compute - queued),
+    core: queued + beside,
+  };
 }
 
 /**
@@ -154,7 +162,8 @@ function spansWithin(table, from, to) {
       const kind = table.kindName(table.kind[row]);
       const span = { rank: lane.rank, start: table.start[row], end: table.end[row] };
       if (kind === "wait") waits.push({ row, rank: lane.rank });
-      else if (COMPUTES.has(kind)) spans.push({ ...span, state: IS_COMPUTING });
+      else if (COMPUTES.has(kind))
+        spans.push({ ...span, state: kind === "load" ? IS_LOADING : IS_COMPUTING });
       else if (kind === "send") spans.push({ ...span, state: IS_MOVING });
       else if (kind === "recv") spans.push({ ...span, state: IS_MOVING, sender: table.peer[row] });
       if (kind === "send") {

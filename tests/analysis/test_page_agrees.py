@@ -36,20 +36,27 @@ def page_says(
     tables: list[tuple[pl.DataFrame, list[Stretch]]], folder: Path
 ) -> list[dict[str, Any]]:
     """Return what the page makes of each (events, stretches)."""
-    questions = []
-    for events, stretches in tables:
-        names, rows = Names(), events.sort("rank", "lane", "end_ns", maintain_order=True)
-        header, block = pack(from_frame(rows, names.number), 0)
-        header |= {"kinds": KINDS, "strings": {"first": 0, "texts": names.since(0)}}
-        packed = base64.b64encode(block).decode()
-        questions.append({"header": header, "bytes": packed, "stretches": stretches})
+    questions = [{**packed(events), "stretches": stretches} for events, stretches in tables]
+    answers: list[dict[str, Any]] = answers_of("spent_truth.mjs", questions, folder)
+    return answers
+
+
+def packed(events: pl.DataFrame, origin: int = 0) -> dict[str, Any]:
+    """Return events as a page gets them."""
+    names, rows = Names(), events.sort("rank", "lane", "end_ns", maintain_order=True)
+    header, block = pack(from_frame(rows, names.number), origin)
+    header |= {"kinds": KINDS, "strings": {"first": 0, "texts": names.since(0)}}
+    return {"header": header, "bytes": base64.b64encode(block).decode()}
+
+
+def answers_of(script: str, questions: list[dict[str, Any]], folder: Path) -> Any:
+    """Return what a script of tests/js/ answers."""
     file = folder / "tables.json"
     file.write_text(json.dumps(questions))
-    script = ROOT / "tests" / "js" / "spent_truth.mjs"
-    done = subprocess.run([node(), script, file], capture_output=True, text=True, timeout=60)
+    command = [node(), ROOT / "tests" / "js" / script, file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return answers
+    return json.loads(done.stdout)
 
 
 def calls_with_gaps(seed: int) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,7 @@ import polars as pl
 from workbench.analysis.arrivals import MOST, arrivals, spoken
 from workbench.analysis.servers import serves
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
+from workbench.common.names import enumerated
 from workbench.common.units import bytes_per_second, counted, duration_ns, print_size
 from workbench.experiment.stored import settings
 from workbench.experiment.traits import stored_traits
@@ -31,9 +32,9 @@ SMALL = 16_384  # bytes: what a message costs is its latency
 @dataclass(frozen=True)
 class Bottleneck:
     """``shares`` of PARTS add up to 1. ``cause``: "straggler", "turns", "bubble", "stage",
-    "server", "slow link", "latency", "bandwidth", "cores", "compute" where nothing else costs
-    much, "unfinished" (calls), "unknown" where most of the time is. ``rank``, ``peer``: whose
-    doing it is, -1: of none.
+    "server", "slow link", "latency", "bandwidth", "card", "data", "cores", "compute" where nothing
+    else costs much, "unfinished" (calls), "unknown" where most of the time is. ``rank``, ``peer``:
+    whose doing it is, -1: of none; ``ranks``: all of them, where several are as slow.
     """
 
     shares: Mapping[str, float]
@@ -43,6 +44,7 @@ class Bottleneck:
     rank: int = -1
     peer: int = -1
     also: Bottleneck | None = None  # the next largest cost, where it is large too
+    ranks: tuple[int, ...] = ()
 
     def for_page(self) -> dict[str, Any]:
         """Return what a page is told."""
@@ -74,7 +76,12 @@ def of(spent: TimeSpent, metadata: Mapping[str, str]) -> Bottleneck | None:
         return None
     shares = {name: spent.parts[name] / total for name in PARTS}
     verdict = _Verdict(spent, settings(metadata), int(metadata.get("cores", 0) or 0), shares)
-    says = {"wait": verdict.waiting, "link": verdict.moving, "core": verdict.crowded}
+    says = {
+        "wait": verdict.waiting,
+        "link": verdict.moving,
+        "core": verdict.crowded,
+        "data": verdict.loading,
+    }
     much = sorted((name for name in says if shares[name] >= LITTLE), key=lambda n: -shares[n])
     if not much:
         return verdict.computing()
@@ -125,6 +132,11 @@ class _Verdict:
         words = f"Ranks wait for a core {self._percent('core')}: {ranks} run{where}."
         return self._say("cores", words, "Run fewer ranks here, or take a machine with more cores.")
 
+    def loading(self) -> Bottleneck:
+        words = f"Ranks wait for their samples {self._percent('data')}."
+        advice = "Load the next minibatch while ranks compute, or from a faster source."
+        return self._say("data", words, advice)
+
     # ---- waiting
 
     def waiting(self) -> Bottleneck:
@@ -147,21 +159,40 @@ class _Verdict:
             return self._say("server", words, "Take more servers: each then holds less.", rank)
         if stored_traits(self.spec.get("strategy")).messages == "stages":
             return self._pipeline(rank, main, times, often)
-        if main and times >= TIMES:
-            words = (
-                f"The others wait for rank {rank} {often}: it computes {times:.1f} times as long "
-                "as they do."
-            )
-            advice = (
-                "Give it a smaller share of the minibatch, or let the others go on without it: "
-                "SSP, local SGD, gossip."
-            )
-            return self._say("straggler", words, advice, rank)
+        slow = self._slow_ranks()
+        if sum(waits[one] for one in slow) >= MAIN * sum(waits.values()):
+            return self._stragglers(slow, often)
         if main and (late := self._arriving(rank, often)):
             return late  # by something that was not recorded
         words = f"Ranks wait for each other {often}: in every iteration another one is slowest."
         advice = "Let them meet less often (local SGD), or within a bound (SSP)."
         return self._say("turns", words, advice)
+
+    def _slow_ranks(self) -> tuple[int, ...]:
+        """Return the ranks that compute much longer than most do."""
+        own = self.spent.compute_of(self.spent.trainers)
+        usual = median_low(own.values()) if own else 0.0
+        if len(own) == 2:  # of two the faster one is the usual one
+            usual = min(own.values())
+        return tuple(sorted(rank for rank, ns in own.items() if usual and ns >= TIMES * usual))
+
+    def _stragglers(self, slow: tuple[int, ...], often: str) -> Bottleneck:
+        own = self.spent.compute_of(self.spent.trainers)
+        usual = median(ns for rank, ns in own.items() if rank not in slow)
+        times = median(own[rank] for rank in slow) / usual
+        first = max(slow, key=lambda one: self.spent.waits[one])
+        named, does = (
+            (f"rank {first}", "it computes")
+            if len(slow) == 1
+            else (f"ranks {enumerated(map(str, slow))}", "they compute")
+        )
+        words = f"The others wait for {named} {often}: {does} {times:.1f} times as long."
+        give = "it" if len(slow) == 1 else "them"
+        advice = (
+            f"Give {give} a smaller share of the minibatch, or let the others go on without "
+            f"{give}: SSP, local SGD, gossip."
+        )
+        return replace(self._say("straggler", words, advice, first), ranks=slow)
 
     def _arriving(self, rank: int, often: str) -> Bottleneck | None:
         """Name a rank that comes late to calls by its own doing; None if that is not why ranks
@@ -228,6 +259,8 @@ class _Verdict:
         if (server := self._server()) is not None:
             words = f"Bytes are on their way {often}, most of them to and from server {server}."
             return self._say("server", words, "Take more servers: each then moves less.", server)
+        if (card := self._card(often)) is not None:
+            return card
         (source, target), most = links.most_common(1)[0] if links else ((-1, -1), 0.0)
         if len(links) > 2 and most >= MAIN * total:
             words = (
@@ -236,6 +269,23 @@ class _Verdict:
             advice = f"Mend the link {source} → {target}, or order ranks so that less crosses it."
             return self._say("slow link", words, advice, source, target)
         return self._messages(often)
+
+    def _card(self, often: str) -> Bottleneck | None:
+        """Name the network cards, if hosts have one each and most bytes go from host to host."""
+        network = self.spec.get("network") or {}
+        width, (each, *_) = network.get("nic", ""), network.get("levels") or [1]
+        if width in ("", "unlimited"):
+            return None
+        links = self.spent.links
+        between = sum(ns for (a, b), ns in links.items() if a // each != b // each)
+        if between < MAIN * sum(links.values()):
+            return None
+        words = (
+            f"Bytes are on their way {often}, most of them between hosts, whose ranks share a "
+            f"card of {width}."
+        )
+        advice = "Send fewer bytes between hosts: add up within each host first."
+        return self._say("card", words, advice)
 
     def _server(self) -> int | None:
         """Return the server that takes part in most of the moving."""

@@ -3,6 +3,7 @@
 At every moment a rank
 
     computes   a span of computing lasts; the part of it that it spent waiting for a core counts so
+    loads      it reads its samples, or waits until they can be read ("data")
     moves      it sends or receives, or what it waits for is on its way
     waits      for a peer that has not sent yet. Then what counts is what that peer does at this
                moment, and which peer it waits for in its turn, until one computes or a
@@ -36,7 +37,7 @@ from workbench.store.holds import holds_of
 from workbench.store.iterations import COMPUTE
 from workbench.training.pipelines.bubble import frozen_spans
 
-PARTS = ("compute", "wait", "link", "core", "other")
+PARTS = ("compute", "data", "wait", "link", "core", "other")
 MOST_ROWS = 60_000  # that are looked at: of a long run those of its middle
 TRAINS = ("forward", "backward", "weight_grad")
 _BUSY = (*COMPUTE, "apply")
@@ -122,6 +123,7 @@ class TimeSpent:
         self.state = np.full(shape, _NONE, np.int32)
         self.core = np.zeros(shape, np.float32)  # share of a moment in which a core is waited for
         self.link = np.full(shape, -1, np.int32)
+        self.loads = np.zeros(shape, np.bool_)
         self._fill_waits()
         self._fill(rows.filter(pl.col("kind").is_in(["send", "recv"])), _MOVES)
         self._fill(rows.filter(pl.col("kind").is_in(_BUSY)), _COMPUTES)
@@ -193,7 +195,8 @@ class TimeSpent:
             if state == _MOVES and peers[i] >= 0:
                 way = (rank, peers[i]) if kinds[i] == "send" else (peers[i], rank)
                 self.link[rank, a:b] = way[0] * self.ranks + way[1]
-            elif kinds[i] in TRAINS or kinds[i] in ("optimizer", "load"):
+            self.loads[rank, a:b] = kinds[i] == "load"
+            if kinds[i] in TRAINS or kinds[i] in ("optimizer", "load"):
                 self.core[rank, a:b] = min(1.0, max(0.0, (values[i] or 0.0) / lasts[i]))
 
     def _resolved(self) -> tuple[States, States]:
@@ -226,7 +229,9 @@ class TimeSpent:
         both = float(waited.sum() + moved.sum())
         queued = min(both, max(0.0, self.queued.get(rank, 0.0) - computed))  # beside computing
         left = 1 - queued / both if both else 0.0
-        self.parts["compute"] += float((time - core)[computes].sum())
+        loads = computes & self.loads[rank, inside]
+        self.parts["compute"] += float((time - core)[computes & ~loads].sum())
+        self.parts["data"] += float((time - core)[loads].sum())
         self.parts["core"] += computed + float(core[for_peer].sum()) + queued
         self.parts["wait"] += left * float(waited.sum())
         self.parts["link"] += left * float(moved.sum())

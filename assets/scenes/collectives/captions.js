@@ -10,13 +10,13 @@
  * @typedef {ReturnType<typeof import("../../engine/model.js").frameAt>} Frame
  * @typedef {{at: number, words: () => string}} Moment
  */
+import { callCause } from "../../engine/call_cause.js";
 import { cellAt, holdingsAt, isComplete } from "../../engine/holdings.js";
 import { sendKey } from "../../engine/replayed_cells.js";
 import { frameAt } from "../../engine/model.js";
 import { heldUp, madeLinks, median } from "../../engine/rates.js";
 import { generationsOf, lostAt } from "../../engine/generations.js";
 import { heldWithin } from "../../engine/holds.js";
-import { lastToJoin } from "../../engine/lateness.js";
 import { failedHere } from "../../engine/failure_caption.js";
 import { isOver } from "../../engine/player.js";
 import { poisonOf, reachedWords } from "../../engine/poison.js";
@@ -32,7 +32,7 @@ import {
   sentence,
 } from "../../engine/format.js";
 
-const LATE = 0.2; // of a call: a rank that could have joined so much earlier is late
+const HELD = 0.5; // of a call: so much of it in which the reader held the ranks is its cause
 const UNEVEN = 3; // so many times the usual hop, the longest is said, too
 const FOR_CORES = 0.3; // of what a rank is late: so much waiting for a core is named
 
@@ -176,17 +176,19 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
     ideal > 0 && ideal < 0.8 * span && (call.complete || !isOver(known))
       ? ` where ${slowest ? "equal links" : "hops as fast as the fastest"} need ${duration(ideal)}`
       : "";
+  const byYou = heldWithin(table, call.start, call.end);
+  if (byYou > HELD * span) return `You held the ranks ${duration(byYou)} in this call: ${takes}.`;
   const waiting = (/** @type {number[]} */ ranks, /** @type {string} */ then) =>
     ranks.length
       ? `, so ${ranks.length} of ${n} ranks ${ranks.length === 1 ? "is" : "are"} waiting${then}`
       : "";
-  const last = lastToJoin(table, call);
-  if (slowest && (last?.late ?? 0) < span / 2) {
+  const { cause, last } = callCause(known, call, reading);
+  if (slowest && cause === "slow link") {
     const link = `${slowest.from}>${slowest.to}`;
     const ranks = heldUp(frame, (cause) => cause.link === link);
     return `Link ${slowest.from} → ${slowest.to} is slow${waiting(ranks, "")}: ${takes}${against}.`;
   }
-  if (last && last.late > LATE * span) {
+  if (last && cause === "late rank") {
     const cores = known.run?.cores ?? 0;
     const crowd =
       cores && last.core > FOR_CORES * last.late
@@ -206,7 +208,11 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
       `${takes}${crowd}.`
     );
   }
-  if (last && last.after > LATE * span) {
+  if (last && cause === "late ranks") {
+    const { ranks, late } = last.together;
+    return `R${ranksOf(ranks).slice(1)} came ${duration(late)} or more after the others: ${takes}.`;
+  }
+  if (last && cause === "call before") {
     const hops = [...reading.links.values()].map((link) => link.hop).sort((a, b) => a - b);
     return (
       (last.inside

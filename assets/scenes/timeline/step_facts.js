@@ -104,10 +104,11 @@ export function spentParts(facts) {
       [mean((f) => f.exposed), "communicating with nothing to hide it"],
       [mean((f) => f.waiting), "waiting for others"],
     ];
-  const of = (/** @type {"compute" | "link" | "wait" | "core"} */ part) =>
+  const of = (/** @type {"compute" | "data" | "link" | "wait" | "core"} */ part) =>
     mean((f) => f.spent?.[part] ?? 0);
   return [
     [of("compute"), "computing"],
+    [of("data"), "waiting for samples"],
     [of("link"), "waiting for bytes on their way"],
     [of("wait"), "waiting for others"],
     [of("core"), "waiting for a core"],

@@ -15,7 +15,7 @@ import pytest
 from tests.live import until
 from tests.processes import command
 from workbench.common.errors import WorkbenchError
-from workbench.rank.stack_dumps import Place
+from workbench.rank.stack_dumps import StackFrame
 from workbench.runs.group_waits import wait_words, waits_in
 from workbench.runs.running_job import RankProcess, running_ranks
 from workbench.runs.stacks import RankStack, Stack, findings
@@ -95,7 +95,7 @@ def test_what_is_not_a_job_is_refused() -> None:
 def standing(rank: int, call: str, line: int, *, moved: bool = False) -> RankStack:
     """Return a rank that stands in ``call``, called at a line of train.py."""
     torch = "/x/site-packages/torch/distributed/distributed_c10d.py"
-    frames = (Place(torch, 1, call), Place("/home/me/train.py", line, "step"))
+    frames = (StackFrame(torch, 1, call), StackFrame("/home/me/train.py", line, "step"))
     stack = Stack("MainThread", False, frames if call else frames[1:])
     return RankStack(RankProcess(rank, 4, 100 + rank, 99, "train.py"), (stack,), moved)
 

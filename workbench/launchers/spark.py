@@ -23,7 +23,7 @@ from typing import Any
 from workbench.common import threads
 from workbench.common.errors import SpecError, WorkbenchError
 from workbench.experiment.spec import Experiment
-from workbench.launchers.processes.agents_parent import AGENT, Stage, be_parent
+from workbench.launchers.processes.agents_parent import AGENT, BarrierTask, be_parent
 from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_module, need_program
 from workbench.launchers.processes.started_command import Command
@@ -90,7 +90,7 @@ class Launcher(AgentLauncher):
             self._server = Command([sys.executable, *AGENT], {**environment, "RANK": "0"})
         else:
             numbers = self._context.parallelize(range(count), count)
-            rows = numbers.barrier().mapPartitions(Stage(environment))
+            rows = numbers.barrier().mapPartitions(BarrierTask(environment))
         threads.start(lambda: self._follow(rows), "workbench Spark", self._cancel)
 
     def _partitions(self, workers: int) -> Any:

@@ -31,7 +31,7 @@ from workbench.process_group import live_groups
 from workbench.process_group.session import Session, use
 from workbench.rank import allocation, faults, preemption, stack_dumps
 from workbench.rank.job import Job
-from workbench.rank.regroup import Place, join, leave, lost_peers
+from workbench.rank.regroup import Membership, join, leave, lost_peers
 from workbench.rank.stop_watch import JOINING
 from workbench.rank.warm_up import forget_changed
 from workbench.recording.events import now
@@ -133,7 +133,7 @@ def _follow(
     team = Team.from_fields(fields) if fields else hear_of_team({"arrived": rank})
     if team is None:
         preemption.go(session.recorder, by_notice=False)
-    place, code, began = Place(team, team.members.index(rank)), None, time.process_time()
+    place, code, began = Membership(team, team.members.index(rank)), None, time.process_time()
     while True:
         job: Job | None = None
         try:
@@ -163,7 +163,7 @@ def _follow(
         if next_team is None:
             preemption.go(session.recorder, by_notice=notice["leaves"])
         before = None if rank in next_team.fresh else before  # it was left out, and comes back
-        place = Place(next_team, next_team.members.index(rank), before)
+        place = Membership(next_team, next_team.members.index(rank), before)
 
 
 def _prepare(
@@ -219,7 +219,7 @@ def _job(
     body: dict[str, Any],
     exp: Experiment,
     code: _Code,
-    place: Place,
+    place: Membership,
     session: Session,
     tell: Callable[[dict[str, str]], None],
 ) -> Job:

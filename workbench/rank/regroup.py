@@ -29,8 +29,8 @@ from workbench.shared_memory.control_block import ABORT, LOST, READY, REGROUP, S
 
 
 @dataclass(frozen=True)
-class Place:
-    """A rank's place in a team, and what it has of the generation before."""
+class Membership:
+    """A rank's membership in a team, and what it has of the generation before."""
 
     team: Team
     rank: int  # in torch.distributed
@@ -48,7 +48,7 @@ class Place:
         return result
 
 
-def join(place: Place, exp: Experiment, session: Session, store: Store) -> None:
+def join(place: Membership, exp: Experiment, session: Session, store: Store) -> None:
     """Form the group of a generation, all its members at once.
 
     Raises RunTimeout, or WorkbenchError where another rank is lost meanwhile.
@@ -69,7 +69,7 @@ def join(place: Place, exp: Experiment, session: Session, store: Store) -> None:
 
 
 def lost_peers(
-    session: Session, error: BaseException, place: Place, exp: Experiment
+    session: Session, error: BaseException, place: Membership, exp: Experiment
 ) -> WorkbenchError | None:
     """Return why this rank cannot go on in its generation although nothing is wrong with itself:
     another one was lost, cannot be reached, or is corrupt. None: the error is its own.
@@ -88,7 +88,7 @@ def lost_peers(
     return cause if outdated or left or _is_cut(session, cause, place, exp) else None
 
 
-def _is_cut(session: Session, cause: WorkbenchError, place: Place, exp: Experiment) -> bool:
+def _is_cut(session: Session, cause: WorkbenchError, place: Membership, exp: Experiment) -> bool:
     """Return whether this rank waited in vain because a link is cut that the policy waits for."""
     if cause.how != "silent" or session.control is None or not evicts_unreachable(exp):
         return False
@@ -96,7 +96,7 @@ def _is_cut(session: Session, cause: WorkbenchError, place: Place, exp: Experime
 
 
 def leave(
-    job: Job | None, place: Place, session: Session, rank: int, cause: WorkbenchError
+    job: Job | None, place: Membership, session: Session, rank: int, cause: WorkbenchError
 ) -> Before | None:
     """Give up the group of a generation. Returns what this rank takes along."""
     start = now()

@@ -47,7 +47,7 @@ class Lookout:
     def __del__(self) -> None:
         self.close()  # where a run could not begin
 
-    def place(self, rank: int, ask: Callable[[], None]) -> Place | None:
+    def place(self, rank: int, ask: Callable[[], None]) -> StackFrame | None:
         """Return where a rank is in the user's code; None: nowhere, or it does not listen, or is
         stopped. ``ask`` sends it ASK.
 
@@ -57,7 +57,7 @@ class Lookout:
         if f"rank {rank}\n" not in self._text(0):
             return None
         deadline = time.monotonic() + PATIENCE
-        before: list[list[Place]] | None = None
+        before: list[list[StackFrame]] | None = None
         while time.monotonic() < deadline:
             stacks = self._answer(ask, deadline)
             if (place := users_place(stacks)) or (stacks and stacks == before):
@@ -65,7 +65,7 @@ class Lookout:
             before = stacks
         return None
 
-    def _answer(self, ask: Callable[[], None], deadline: float) -> list[list[Place]]:
+    def _answer(self, ask: Callable[[], None], deadline: float) -> list[list[StackFrame]]:
         """Return where each thread is, innermost first, as far as it is written by the deadline."""
         before = os.fstat(self.fd).st_size
         ask()
@@ -82,7 +82,7 @@ class Lookout:
 
 
 @dataclass(frozen=True)
-class Place:
+class StackFrame:
     """A line of code, and the function that it is in."""
 
     file: str
@@ -108,21 +108,21 @@ class Place:
         return f"line {self.line} of {where}, in {self.function}{f': {text}' if text else ''}"
 
 
-def read(text: str) -> list[list[Place]]:
+def read(text: str) -> list[list[StackFrame]]:
     """Read stacks as faulthandler writes them, letter by letter, the threads in its order; of a
     line without an end nothing is known.
     """
-    result: list[list[Place]] = []
+    result: list[list[StackFrame]] = []
     for line in text[: text.rfind("\n") + 1].splitlines():
         if frame := _FRAME.fullmatch(line):
             if result:
-                result[-1].append(Place(frame["file"], int(frame["line"]), frame["function"]))
+                result[-1].append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
         elif "most recent call first" in line:
             result.append([])
     return result
 
 
-def users_place(stacks: list[list[Place]]) -> Place | None:
+def users_place(stacks: list[list[StackFrame]]) -> StackFrame | None:
     """Return the user's line that is nearest to where a thread is; None: no thread is in the user's
     code.
 

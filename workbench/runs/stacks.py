@@ -20,7 +20,7 @@ from typing import Any
 
 from workbench.common.errors import WorkbenchError
 from workbench.common.names import named_ranks
-from workbench.rank.stack_dumps import Place
+from workbench.rank.stack_dumps import StackFrame
 from workbench.runs.running_job import RankProcess
 
 BETWEEN = 0.5  # seconds between the two looks
@@ -35,7 +35,7 @@ class Stack:
 
     thread: str
     active: bool
-    frames: tuple[Place, ...]
+    frames: tuple[StackFrame, ...]
 
     @property
     def operation(self) -> str:
@@ -48,7 +48,7 @@ class Stack:
         return ""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> StackFrame | None:
         """The innermost line of the user's own code; the innermost of all if there is none."""
         frames = (frame for frame in self.frames if frame.users_own)
         return next(frames, self.frames[0] if self.frames else None)
@@ -129,7 +129,8 @@ def _look(spy: str, process: RankProcess) -> tuple[Stack, ...]:
 
 def _stack(thread: dict[str, Any]) -> Stack:
     frames = (
-        Place(frame["filename"], int(frame["line"]), frame["name"]) for frame in thread["frames"]
+        StackFrame(frame["filename"], int(frame["line"]), frame["name"])
+        for frame in thread["frames"]
     )
     return Stack(thread["thread_name"] or "", bool(thread["active"]), tuple(frames))
 

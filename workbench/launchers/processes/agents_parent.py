@@ -31,7 +31,7 @@ class Actor:
         return be_parent(variables)
 
 
-class Stage:
+class BarrierTask:
     """The work of a task of Spark's; it travels by name, with the agents' variables."""
 
     def __init__(self, variables: dict[str, str]) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.common.assets import stage_module
 from workbench.common.errors import CollectiveError, SpecError
+from workbench.front_end.assets import stage_module
 from workbench.interface import form
 from workbench.interface.form_fields import is_shown
 from workbench.presets.catalogue import presets
@@ -91,7 +91,7 @@ FILES = {
 
         import polars as pl
 
-        from workbench.common.svg import text
+        from workbench.front_end.svg import text
 
         def facts(run):
             return {"heat": run.spec.get("ranks")}

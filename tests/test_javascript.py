@@ -12,16 +12,16 @@ from urllib.parse import quote
 
 import pytest
 
-from workbench.common import assets
-from workbench.common.assets import (
+from workbench.front_end import assets
+from workbench.front_end.assets import (
     asset,
     modules,
     scene_file,
     scene_manifests,
     stage_module,
 )
-from workbench.common.javascript import bundle, declared, needed
-from workbench.common.smaller_javascript import smaller
+from workbench.front_end.javascript import bundle, declared, needed
+from workbench.front_end.smaller_javascript import smaller
 
 WIDGETS = ("unpack", "ground", "copy", "loader", "chart", "gallery")
 ENTRIES = (assets.STAGE, *(scene_file(scene.name) for scene in scene_manifests()))

@@ -3,7 +3,7 @@
  * The scenes of a stage: which of them a run offers, their tabs, and the one that is on show. A scene
  * is a folder, scenes/<name>/, with its manifest (scene.json: its label, its place among the tabs)
  * and a module (scene.js); the list of them is made where the stage is put together, by listing
- * folders. See workbench/common/assets.py.
+ * folders. See workbench/front_end/assets.py.
  *
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("./stage.js").View} View

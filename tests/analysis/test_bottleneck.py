@@ -17,7 +17,7 @@ from tests.live import LONG, PATIENCE, lenet, training, until
 from tests.synthetic import table
 from workbench.analysis.bottleneck import Bottleneck, find
 from workbench.analysis.time_spent import PARTS, TimeSpent, rows_of
-from workbench.common.assets import asset
+from workbench.front_end.assets import asset
 from workbench.store.holds import holds_of, note_hold
 from workbench.store.table import EMPTY, SCHEMA
 

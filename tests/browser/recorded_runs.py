@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import wait_for
 from tests.browser.test_overview import HOST
-from workbench.common.assets import stage_module, theme
+from workbench.front_end.assets import stage_module, theme
 
 FOLDER = Path(__file__).parents[1] / "js" / "recorded"
 

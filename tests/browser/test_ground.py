@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.conftest import Watched, wait_for
-from workbench.common.assets import joined
+from workbench.front_end.assets import joined
 
 pytestmark = pytest.mark.browser
 WHITE, DARK = "rgb(255, 255, 255)", "rgb(17, 17, 17)"

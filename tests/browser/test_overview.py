@@ -21,7 +21,7 @@ from tests.browser.conftest import PATIENCE, Watched, let_draw
 from tests.live import LONG, lenet
 from tests.pairwise import first
 from tests.runs.steered import settle
-from workbench.common.assets import stage_module, theme
+from workbench.front_end.assets import stage_module, theme
 from workbench.views.packing import Message
 from workbench.views.pages.feed import feed, nothing
 

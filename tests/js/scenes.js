@@ -1,4 +1,4 @@
-/** All scenes, as the stage gets them (workbench/common/assets.py): in the order of their tabs. */
+/** All scenes, as the stage gets them (workbench/front_end/assets.py): in the order of their tabs. */
 import { readFileSync, readdirSync } from "node:fs";
 
 const folder = new URL("../../assets/scenes/", import.meta.url);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 
-from workbench.common.html_picture import image
+from workbench.front_end.html_picture import image
 
 
 def test_the_image_is_the_picture_and_says_its_words() -> None:

@@ -14,7 +14,7 @@ from tests.live import until
 from tests.page import Client
 from tests.synthetic import training
 from tests.views.feeding import HELLO, Run, join, same, threads, whole
-from workbench.common.assets import asset
+from workbench.front_end.assets import asset
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.packing import Message

@@ -20,7 +20,7 @@ from tests.live import lenet, until
 from tests.page import Client
 from tests.synthetic import training
 from tests.views.feeding import HELLO, Run, threads
-from workbench.common.assets import stage_module
+from workbench.front_end.assets import stage_module
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.jupyter import Stage, show

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.live import ROOT, lenet
 from tests.synthetic import MICRO, loss_row, ring_call, table, training
-from workbench.common.assets import stage_module
+from workbench.front_end.assets import stage_module
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.packing import Message

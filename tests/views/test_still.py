@@ -12,8 +12,8 @@ import pytest
 
 import workbench as wb
 from tests.synthetic import MICRO, loss_row, ring_call, table, training
-from workbench.common.assets import theme
-from workbench.common.svg import INK
+from workbench.front_end.assets import theme
+from workbench.front_end.svg import INK
 from workbench.store.event_store import Store
 from workbench.views.stills.calls import calls
 from workbench.views.stills.still import POINTS, Still, select

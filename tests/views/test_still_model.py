@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.live import lenet
-from workbench.common.svg import INK
+from workbench.front_end.svg import INK
 from workbench.views.stills import svg_tensor_parallel as tensor_parallel
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import svg

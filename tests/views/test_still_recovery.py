@@ -9,7 +9,7 @@ import pytest
 import workbench as wb
 from tests.live import lenet
 from tests.views.test_still import words
-from workbench.common.svg import INK
+from workbench.front_end.svg import INK
 from workbench.store.table import EMPTY
 from workbench.views.stills.recovery import NEWEST, Waterfall, select
 from workbench.views.stills.still import select as select_still

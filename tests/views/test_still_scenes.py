@@ -12,7 +12,7 @@ import workbench as wb
 from tests.live import lenet
 from tests.synthetic import loss_row, table, training
 from tests.views.test_still import stored
-from workbench.common.svg import INK
+from workbench.front_end.svg import INK
 from workbench.views.scenes import timeline
 from workbench.views.stills.still import select
 from workbench.views.stills.svg import HEIGHT, svg

@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pytest
 
-from workbench.common.assets import theme
+from workbench.front_end.assets import theme
 from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 
 GROUNDS = ("light", "dark")

@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from tests.views.feeding import HELLO
 from tests.views.test_jupyter import listening
-from workbench.common.assets import scene_manifests
+from workbench.front_end.assets import scene_manifests
 from workbench.views.walks import checked_steps
 
 RUN = wb.plan("all_reduce", "ring", ranks=4, nbytes="1 MB")

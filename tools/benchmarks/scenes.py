@@ -20,7 +20,7 @@ from playwright.sync_api import CDPSession, Page
 import workbench as wb
 from tools.benchmarks.figures import Figure
 from tools.benchmarks.pages import chromium
-from workbench.common.assets import stage_module
+from workbench.front_end.assets import stage_module
 
 SECONDS = 3
 PIPELINE = {"schedule": "1f1b", "microbatches": 8}

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from workbench.analysis.points import Trace, caption, thin_out, traces
-from workbench.common.assets import theme as stylesheet
 from workbench.common.errors import SpecError
+from workbench.front_end.assets import theme as stylesheet
 from workbench.store.event_store import Store
 
 FIRST_SCALE = 400  # iterations

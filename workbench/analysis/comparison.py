@@ -17,7 +17,7 @@ import polars as pl
 from workbench.analysis.chart_cells import LINE, Cell, Chart, titled, tokens
 from workbench.analysis.points import Numbers, Trace, thin_out
 from workbench.common.errors import SpecError
-from workbench.common.svg import DASH_ARRAYS
+from workbench.front_end.svg import DASH_ARRAYS
 
 DASHES = tuple(DASH_ARRAYS)
 AT = 200  # points of a mean over seeds

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.common.assets import asset
+from workbench.front_end.assets import asset
 
 # Preset -> the stem of its pictures; in the order in which they are shown.
 GALLERY = {

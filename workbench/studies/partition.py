@@ -157,7 +157,7 @@ class Partition:
 
     def _repr_html_(self) -> str:
         """Return a still picture, and the laws."""
-        from workbench.common.html_picture import image
+        from workbench.front_end.html_picture import image
         from workbench.views.stills.svg_samples import svg
 
         rows = "".join(

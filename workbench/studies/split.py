@@ -126,7 +126,7 @@ class Split:
 
     def _repr_html_(self) -> str:
         """Return a still picture of the model, and the table."""
-        from workbench.common.html_picture import image
+        from workbench.front_end.html_picture import image
         from workbench.views.stills.svg_model import svg
 
         def line(row: Sequence[str], tag: str) -> str:

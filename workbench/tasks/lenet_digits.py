@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset, TensorDataset
 
-from workbench.common.assets import asset
+from workbench.front_end.assets import asset
 
 VALIDATION_EVERY = 5  # each fifth image is for validation
 

@@ -16,8 +16,8 @@ from IPython import get_ipython
 from IPython.display import display
 
 from workbench.common.errors import SpecError
-from workbench.common.html_picture import image
 from workbench.experiment.spec import Experiment
+from workbench.front_end.html_picture import image
 from workbench.runs.displays import display as display_of
 from workbench.runs.run import Run, start
 from workbench.views.packing import Message

@@ -16,9 +16,9 @@ import zlib
 from string import Template
 from typing import Any
 
-from workbench.common.assets import joined, stage_module, theme
 from workbench.common.output_files import atomically
 from workbench.common.units import counted
+from workbench.front_end.assets import joined, stage_module, theme
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.views.packing import Message

@@ -29,9 +29,9 @@ from os import PathLike
 from typing import Any
 
 from workbench.common.arguments import Count, Text, checked
-from workbench.common.assets import scene_manifests
 from workbench.common.errors import Problem, SpecError, short
 from workbench.experiment.yaml_text import parse, read
+from workbench.front_end.assets import scene_manifests
 from workbench.recording.events import KINDS
 from workbench.runs.display_mixin import Shown
 from workbench.views.jupyter import Stage

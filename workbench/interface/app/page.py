@@ -19,8 +19,8 @@ import param
 from panel.custom import AnyWidgetComponent
 from panel.io.resources import LOCAL_DIST
 
-from workbench.common.assets import stage_module, theme
-from workbench.common.javascript import bundle, needed
+from workbench.front_end.assets import stage_module, theme
+from workbench.front_end.javascript import bundle, needed
 from workbench.interface.app.comparisons import Comparisons
 from workbench.interface.app.lines import BLOCK, post, waiting
 from workbench.interface.app.plotly_script import ADDRESS

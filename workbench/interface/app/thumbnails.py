@@ -7,7 +7,7 @@ from functools import cache
 
 from tornado.web import HTTPError, RequestHandler
 
-from workbench.common.assets import asset
+from workbench.front_end.assets import asset
 from workbench.interface.gallery import GALLERY, GROUNDS, file_name
 
 ROUTE = "/thumbnails"

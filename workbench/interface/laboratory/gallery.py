@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from workbench.common.assets import joined
+from workbench.front_end.assets import joined
 from workbench.interface.gallery import GALLERY, picture
 from workbench.presets.catalogue import Preset
 from workbench.views.pages.widget import Small

@@ -15,8 +15,8 @@ import ipywidgets as w
 from workbench.common import threads
 from workbench.common.arguments import checked, each, is_a
 from workbench.common.errors import RunTimeout, SpecError, WorkbenchError
-from workbench.common.html_picture import image
 from workbench.experiment.spec import Experiment
+from workbench.front_end.html_picture import image
 from workbench.interface import form
 from workbench.interface.laboratory.comparing import Comparing, Questions
 from workbench.interface.laboratory.gallery import Gallery

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from textwrap import wrap
 
-from workbench.common.svg import INK, opened, text
+from workbench.front_end.svg import INK, opened, text
 from workbench.interface.gallery import GALLERY, picture
 from workbench.presets.catalogue import Preset
 

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as w
 import traitlets
 
-from workbench.common.assets import joined
+from workbench.front_end.assets import joined
 from workbench.interface.laboratory.gallery import Gallery
 from workbench.views.pages.widget import Small
 

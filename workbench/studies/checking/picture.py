@@ -197,6 +197,6 @@ def _text(
 
 
 def _svg(height: float, title: str, marks: list[str]) -> str:
-    from workbench.common.svg import IN_BOTH, opened
+    from workbench.front_end.svg import IN_BOTH, opened
 
     return "".join([*opened(title, WIDTH, round(height), IN_BOTH), *marks, "</svg>"])

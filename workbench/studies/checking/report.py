@@ -285,7 +285,7 @@ class Report:
     # -- for notebooks --
 
     def _repr_html_(self) -> str:
-        from workbench.common.html_picture import image
+        from workbench.front_end.html_picture import image
         from workbench.studies.checking.picture import picture
 
         drawn = picture(self.worst) if self.worst else ""

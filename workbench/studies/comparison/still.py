@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from workbench.analysis.chart_cells import Cell
-from workbench.common.svg import DASH_ARRAYS, line, opened, round_up, text
 from workbench.common.units import print_size
+from workbench.front_end.svg import DASH_ARRAYS, line, opened, round_up, text
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 56, 84, 180, 34
 ROW = 18  # of the key

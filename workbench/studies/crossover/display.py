@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from workbench.choosing.choose import size
-from workbench.common.html_picture import image
 from workbench.common.units import print_seconds
+from workbench.front_end.html_picture import image
 from workbench.studies.comparison.display import as_html
 from workbench.studies.crossover.charts import cell, figure
 from workbench.studies.crossover.still import svg

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from workbench.analysis.chart_cells import Cell
-from workbench.common.svg import line, opened, text
+from workbench.front_end.svg import line, opened, text
 from workbench.studies.crossover.charts import named
 
 WIDTH, LEFT, RIGHT, PLOT, ROW = 960, 64, 172, 300, 18

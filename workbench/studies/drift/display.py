@@ -10,7 +10,7 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from workbench.common.html_picture import image
+from workbench.front_end.html_picture import image
 from workbench.studies.drift.charts import cells_of, figure
 from workbench.studies.drift.still import svg
 from workbench.studies.drift.summary import HEADINGS, LEGEND, rows, setting, text

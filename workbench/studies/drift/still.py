@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.analysis.chart_cells import Cell
-from workbench.common.svg import DASH_ARRAYS, line, opened, text
+from workbench.front_end.svg import DASH_ARRAYS, line, opened, text
 from workbench.studies.drift.charts import LOSS, ULPS, WORDS, Axis
 
 WIDTH, LEFT, TOP, PLOT, GAP = 960, 60, 104, 150, 86

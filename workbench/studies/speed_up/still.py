@@ -11,7 +11,7 @@ import numpy as np
 
 from workbench.analysis.chart_cells import Cell
 from workbench.analysis.points import Trace
-from workbench.common.svg import line, opened, round_up, text
+from workbench.front_end.svg import line, opened, round_up, text
 
 WIDTH, LEFT, PLOT, GAP = 960, 60, 210, 36
 ROW = 18  # of words and of the key

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from workbench.common.html_picture import image
-from workbench.common.svg import INK, opened, text
 from workbench.common.units import counted
+from workbench.front_end.html_picture import image
+from workbench.front_end.svg import INK, opened, text
 from workbench.training.pipelines.actions import Action, Position
 from workbench.training.pipelines.formulas import Case, bubble_formula
 from workbench.training.pipelines.grid import Grid

@@ -25,7 +25,7 @@ from workbench.analysis.chart_cells import Cell, iterations_of
 from workbench.analysis.comparison import compared
 from workbench.analysis.curves import Curves, record_ns
 from workbench.common import threads
-from workbench.common.assets import asset, joined
+from workbench.front_end.assets import asset, joined
 from workbench.store.event_store import Store
 from workbench.views.pages.figures import CHARTS, cell, grid, known, scales
 from workbench.views.pages.widget import Source, hear_at_once, source

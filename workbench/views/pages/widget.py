@@ -20,7 +20,7 @@ import ipywidgets
 import traitlets
 
 from workbench.common import threads
-from workbench.common.assets import joined, stage_module, theme
+from workbench.front_end.assets import joined, stage_module, theme
 from workbench.views.packing import Message
 
 LATE_SECONDS = 15.0  # for a page to load a widget's module, before it is taken to have none

@@ -35,10 +35,10 @@ from typing import Any
 import polars as pl
 
 from workbench.common import extensions
-from workbench.common.assets import scene_manifests
 from workbench.experiment.options import stored_options
 from workbench.experiment.stored import read_stored
 from workbench.experiment.traits import Traits, stored_traits
+from workbench.front_end.assets import scene_manifests
 
 
 @dataclass(frozen=True)

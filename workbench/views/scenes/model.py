@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.common.svg import text
+from workbench.front_end.svg import text
 from workbench.views.stills import svg_tensor_parallel
 from workbench.views.stills.svg import title_lines
 from workbench.views.stills.svg_tensor_parallel import Cut

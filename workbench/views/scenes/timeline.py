@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from workbench.common.svg import INK, text
+from workbench.front_end.svg import INK, text
 
 ON_REQUEST = WIDE = True  # only where it is asked for; the whole width is its own
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 944.0, 92.0, 318.0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from workbench.analysis.chart_cells import Cell, tokens
-from workbench.common.svg import DASH_ARRAYS, INK, line, opened, round_up, text
+from workbench.front_end.svg import DASH_ARRAYS, INK, line, opened, round_up, text
 
 WIDTH, LEFT, RIGHT, TOP, PLOT, BELOW = 960, 64, 24, 74, 176, 44
 DIGIT = 6.6  # pixels

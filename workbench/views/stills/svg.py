@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.common.svg import INK, Point, line, made_line, opened, round_up, text
+from workbench.front_end.svg import INK, Point, line, made_line, opened, round_up, text
 from workbench.views.stills.calls import Flight, Side
 from workbench.views.stills.still import Still
 

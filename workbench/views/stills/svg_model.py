@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate
 from typing import Any
 
-from workbench.common.svg import INK, opened, text
+from workbench.front_end.svg import INK, opened, text
 from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 from workbench.training.splitting.cut import brief
 

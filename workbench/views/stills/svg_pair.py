@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.common.svg import INK, text
 from workbench.common.units import print_duration
+from workbench.front_end.svg import INK, text
 from workbench.views.stills.calls import Side
 from workbench.views.stills.svg import key, ring
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from workbench.common.svg import INK, Point, line, made_line, round_up, text
 from workbench.common.units import print_size
+from workbench.front_end.svg import INK, Point, line, made_line, round_up, text
 from workbench.views.stills.peers import ALIKE, Mixing
 
 CIRCLE = (170.0, 206.0, 74.0)  # center and radius

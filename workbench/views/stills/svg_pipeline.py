@@ -4,7 +4,7 @@ not the subject.
 
 from __future__ import annotations
 
-from workbench.common.svg import INK, line, text
+from workbench.front_end.svg import INK, line, text
 from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 from workbench.views.stills.pipeline import Bar, Piped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.analysis.recovery import PHASES
-from workbench.common.svg import INK, line, round_up, text
+from workbench.front_end.svg import INK, line, round_up, text
 from workbench.views.stills.recovery import Waterfall
 
 LEFT, TOP, WIDE, HIGH = 16.0, 96.0, 400.0, 176.0

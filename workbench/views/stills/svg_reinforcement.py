@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.common.svg import INK, line, text
 from workbench.common.units import print_size
+from workbench.front_end.svg import INK, line, text
 from workbench.views.stills.reinforcement import Played
 
 LEFT, WIDE = 16.0, 420.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.common.svg import INK, opened, text
+from workbench.front_end.svg import INK, opened, text
 from workbench.training.pipelines.schedule_picture import HUES, ON_DARK
 
 WIDTH, EDGE, LEFT, GAP, SPLIT = 960, 16, 92, 22, 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from workbench.common.svg import INK, Point, line, made_line, text
+from workbench.front_end.svg import INK, Point, line, made_line, text
 from workbench.views.stills.server import Message, Served
 
 TOP, BOTTOM = 92.0, 292.0

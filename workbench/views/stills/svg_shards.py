@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.common.svg import INK, line, round_up, text
 from workbench.common.units import print_size
+from workbench.front_end.svg import INK, line, round_up, text
 from workbench.views.stills.shards import Sharded
 
 LEFT, TOP, WIDE, HIGH = 62.0, 112.0, 250.0, 168.0  # of the layers' columns

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.common.svg import INK, text
 from workbench.common.units import print_size
+from workbench.front_end.svg import INK, text
 
 TOP, ROW, MOST_ROWS = 104.0, 17.0, 12
 NAMES, BOXES, BOXES_END = 16.0, 200.0, 420.0  # x

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.common import extensions
-from workbench.common.javascript import Bundle, bundle, needed
-from workbench.common.smaller_javascript import smaller
+from workbench.front_end.javascript import Bundle, bundle, needed
+from workbench.front_end.smaller_javascript import smaller
 
 STAGE = "chrome/stage.js"
 

@@ -164,7 +164,7 @@ def test_a_notebook_draws_it_and_sliders_change_it(
 def test_the_web_app_has_a_page_of_it(web_app: str, open_page: Open) -> None:
     page = open_page().page
     page.goto(web_app)
-    page.get_by_role("link", name="Which sample to which rank?").click()
+    page.get_by_role("link", name="Which sample goes to which rank?").click()
     stage = page.locator(".wb-stage")
     stage.wait_for()
     assert len([m for m in marks(drawn(stage), "sample") if m["again"]]) == 2

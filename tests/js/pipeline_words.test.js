@@ -50,7 +50,7 @@ test(
     assert.equal(say({}, { state: "failed", words: "Rank 2 was killed." }), "Rank 2 was killed.");
     const nothing = (state) =>
       pipelineSentence({ ...seenAt({}, 1, 928).look.known, state, words: "" }, null, true);
-    assert.match(nothing("running"), /Waiting for the first action/);
+    assert.match(nothing("running"), /No microbatch has started yet/);
     assert.match(nothing("starting"), /starting/);
   },
 );

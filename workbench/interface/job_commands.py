@@ -66,7 +66,7 @@ def watch(
 
     try:
         watching = Watching(job)
-        words = f"{watching.folder} · the ranks are in other hands: nothing here changes them"
+        words = f"{watching.folder} · the ranks belong to the job: nothing here changes them"
         _show_later(port, browser)
         ready = f"Following {watching.folder} at"
         folder = watching.folder

@@ -57,7 +57,7 @@ def _by_schedule() -> list[Words]:
     return [
         (
             "Pipeline: 1F1B",
-            "Four stages, eight microbatches. The first stage holds four of them, the last one.",
+            "Four stages, eight microbatches. The first stage holds four at a time, the last holds one.",
             lambda: touched(piped()),
         ),
         (

@@ -248,7 +248,7 @@ class Overview {
       this.menuBar.say(look) || "kill or freeze a rank, slow or cut a link",
     );
     const watched = onlyWatches({ known });
-    this.#put(".wb-ov-next h4", watched ? "Only watched" : "Break something");
+    this.#put(".wb-ov-next h4", watched ? "Read-only" : "Break something");
     this.links.update(known);
     this.count.say(known);
     const servers = serversOf(known.run);

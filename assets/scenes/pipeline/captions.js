@@ -53,7 +53,7 @@ export function sentenceOf(known, pass, live) {
   if (known.state === "failed" && known.words && live) return failedWords(known);
   if (!pass)
     return known.state === "running"
-      ? "The ranks run. Waiting for the first action of a microbatch."
+      ? "The ranks run. No microbatch has started yet."
       : isOver(known) && known.state !== "failed"
         ? known.words || "The run is over, and no action was recorded in it."
         : sentence(known);

@@ -115,7 +115,7 @@ class RunPage:
             parts[0] += f", {measures.way_kind(exp)} {way}"
         parts.append(f"{exp.length}, minibatches of {counted(exp.batch_size, 'sample')}")
         if self.readonly:
-            parts.append("you are watching: the ranks are in other hands")
+            parts.append("you are watching: only the visitor who started the run changes its ranks")
         return " · ".join(parts)
 
     def _notice(self) -> tuple[str, bool]:

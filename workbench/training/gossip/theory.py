@@ -25,11 +25,6 @@ def rate(W: Matrix) -> float:
     return float(min(1.0, moduli[-2])) if moduli[-2] > 1e-12 else 0.0
 
 
-def ring_rate(n: int) -> float:
-    """Return λ₂ of a ring of n >= 3 ranks with weights ⅓."""
-    return (1 + 2 * math.cos(2 * math.pi / n)) / 3
-
-
 def expected_disagreement(W: Matrix, rounds: int) -> float:
     """Return the share of the disagreement left after ``rounds``, for replicas that began at
     random.

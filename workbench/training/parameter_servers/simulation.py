@@ -10,8 +10,6 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from workbench.training.parameter_servers.clocks import Clocks, Policy
 
 IterationNs = Callable[[int, int], int]  # (worker, iteration) -> its compute time
@@ -79,21 +77,3 @@ def simulate(policy: Policy, iteration_ns: IterationNs, workers: int, until_ns: 
     waited += sum(until_ns - begin for begin in since.values())
     share = waited / (workers * until_ns) if until_ns else 0.0
     return Simulated(done, share, staleness, starts)
-
-
-def jittery(
-    mean_ns: int, probability: float, factor: float, seed: int = 0, spread: float = 0.1
-) -> IterationNs:
-    """Return iterations of about ``mean_ns`` (uniform within ``spread``), some ``factor`` times as
-    long.
-
-    Drawn from (seed, worker, iteration) alone, so every policy gets the same iterations.
-    """
-
-    def iteration_ns(worker: int, iteration: int) -> int:
-        """Return the compute time of one iteration."""
-        chance = np.random.default_rng([seed, worker, iteration])
-        slow = factor if chance.random() < probability else 1.0
-        return max(1, round(mean_ns * slow * chance.uniform(1 - spread, 1 + spread)))
-
-    return iteration_ns

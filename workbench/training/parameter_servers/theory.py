@@ -24,13 +24,6 @@ def server_bytes(
     )
 
 
-def busiest_bytes(
-    elements: int, workers: int, servers: int = 1, placement: Placement = "even", itemsize: int = 4
-) -> int:
-    """Return ``server_bytes`` of the busiest server, the limit where links are slow."""
-    return max(server_bytes(elements, workers, servers, placement, itemsize))
-
-
 def ring_bytes(elements: int, ranks: int, itemsize: int = 4) -> float:
     """Return the bytes in and out of each rank of a ring all-reduce of the same elements:
     4·(n-1)/n·L.
@@ -46,17 +39,6 @@ def asp_staleness(workers: int) -> int:
     Every other worker has pushed once in the meantime.
     """
     return workers - 1
-
-
-def softsync(workers: int, n: int) -> tuple[int, float, int]:
-    """Return n-softsync's pushes per update, mean staleness and largest staleness.
-
-    Paper  Zhang et al., "Staleness-Aware Async-SGD for Distributed Deep Learning", IJCAI 2016.
-    n = 1 waits for all (staleness 0 or 1); n = W is ASP: every push an update, staleness W - 1.
-    """
-    if not 1 <= n <= workers:
-        raise ValueError(f"n = {n}: must be 1 to {workers}, the number of workers")
-    return workers // n, n * (workers - 1) / workers, 2 * n
 
 
 def bsp_waiting(workers: int, probability: float, factor: float) -> float:
@@ -87,11 +69,6 @@ def largest_rate(staleness: float, curvature: float = 1.0) -> float:
     Paper  Levin & May, "A Note on Difference-Delay Equations", Theor. Popul. Biol. 9, 1976.
     """
     return 2 * math.sin(math.pi / (2 * (2 * staleness + 1))) / curvature
-
-
-def scaled_rate(lr: float, staleness: int) -> float:
-    """Return the learning rate of ``stale_gradients="scale"``: lr / max(1, staleness)."""
-    return lr / max(1, staleness)
 
 
 def delayed_descent(

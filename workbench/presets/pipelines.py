@@ -57,7 +57,7 @@ def _by_schedule() -> list[Words]:
     return [
         (
             "Pipeline: 1F1B",
-            "Four stages, eight microbatches: the first stage holds four at a time, the last one 1.",
+            "Four stages, eight microbatches: the first stage holds four, the last one.",
             lambda: touched(piped()),
         ),
         (

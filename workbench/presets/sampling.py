@@ -18,7 +18,7 @@ def presets() -> list[Words]:
     return [
         (
             "Samples, dealt out",
-            "20 samples over 3 ranks: 7, 7 and 6. How many are in the epoch's last one?",
+            "20 samples over 3 ranks: 7, 7 and 6. What is left for the last minibatch?",
             lambda: touched(Experiment(ranks=3, batch_size=20)),
         ),
         (

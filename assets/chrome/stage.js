@@ -82,7 +82,7 @@ export class Stage {
     this.dirty = this.alive = this.visible = true;
     this.introduced = false; // the run's own first scene has been opened
     this.opened = ""; // opened in its place, as long as it has nothing to show
-    this.drawn = { t: NaN, epoch: -1, key: "" };
+    this.drawn = { t: NaN, epoch: -1, key: "", room: 0 };
     this.asked = new Map();
     this.scenes = new SceneHost(this, scenes);
     this.playback = new Playback(this);
@@ -308,12 +308,18 @@ export class Stage {
     const key = look.current?.key ?? "";
     const { drawn } = this;
     const [t, epoch] = [look.t, this.known.table.epoch];
-    const moved = this.dirty || t !== drawn.t || epoch !== drawn.epoch || key !== drawn.key;
+    const { room = 0 } = look; // measured with the texts, once they are there
+    const moved =
+      this.dirty ||
+      room !== drawn.room ||
+      t !== drawn.t ||
+      epoch !== drawn.epoch ||
+      key !== drawn.key;
     // words and canvas are of one call, always; in a view that is held also of one moment
     if (at - this.texts >= TEXT_MS || key !== drawn.key || (moved && look.held)) this.say(look);
     if (!moved) return; // nothing moves that is not an event
     this.dirty = false;
-    this.drawn = { t, epoch, key };
+    this.drawn = { t, epoch, key, room };
     this.view.draw(look);
     this.bar.draw({ ...look, width: this.wide }, this.view.score ?? false);
     this.cost = performance.now() - began;

@@ -138,6 +138,22 @@ def test_all_threads_of_the_driver_end_before_it() -> None:
     assert places == []
 
 
+def test_a_finalizer_that_swallows_a_threads_end_is_not_printed(tmp_path: Path) -> None:
+    text = """
+from workbench.common import threads
+class Kept:
+    def __del__(self):
+        for _ in range(2000):
+            pass
+def work():
+    while True:
+        Kept()
+threads.start(work, "makes and drops objects")
+"""
+    code, _, err = ends(tmp_path, text)
+    assert (code, err) == (0, "")
+
+
 def test_a_thread_that_a_ctrl_c_has_not_seen_begin_ends_before_the_interpreter(
     tmp_path: Path,
 ) -> None:

@@ -136,6 +136,7 @@ weakref.finalize(_over, len, ())
 @atexit.register
 def _end() -> None:
     _over.set()
+    sys.unraisablehook = _silent_ends(sys.unraisablehook)
     _tell(lambda task: True)
     end_processes()
     start, pause = time.monotonic(), 0.001
@@ -148,6 +149,20 @@ def _end() -> None:
                 _interrupt(thread)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
+
+
+def _silent_ends(
+    hook: Callable[[sys.UnraisableHookArgs], object],
+) -> Callable[[sys.UnraisableHookArgs], None]:
+    """Return a hook that says nothing of a thread's end where a finalizer swallowed it: the thread
+    is interrupted again.
+    """
+
+    def silent(args: sys.UnraisableHookArgs) -> None:
+        if args.exc_type is not SystemExit:
+            hook(args)
+
+    return silent
 
 
 def _is_there(number: int) -> bool:

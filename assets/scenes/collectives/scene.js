@@ -185,9 +185,10 @@ export class CollectivesView {
     if (!look.ink.ground || look.width <= 0) return;
     const seen = (this.seen = this.#prepared(look)); // of this moment, as the canvas
     const { reading, frame, t, place } = seen;
-    this.rest = this.body.offsetHeight - this.ring.offsetHeight;
-    // how long they have waited is part of the picture
-    if (seen.stuck.size) this.stage.dirty = true;
+    const rest = this.body.offsetHeight - this.ring.offsetHeight;
+    // how long they have waited is part of the picture, and it fills what the words leave
+    if (seen.stuck.size || rest !== this.rest) this.stage.dirty = true;
+    this.rest = rest;
     const put = (/** @type {Element} */ node, /** @type {string} */ text) =>
       node.textContent !== text && (node.textContent = text);
     this.count.say(look.known);

@@ -7,7 +7,7 @@ What costs much too is said second: a machine with few cores does not hide a slo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, median_low
 from typing import Any
@@ -159,25 +159,19 @@ class _Verdict:
             return self._say("server", words, "Take more servers: each then holds less.", rank)
         if stored_traits(self.spec.get("strategy")).messages == "stages":
             return self._pipeline(rank, main, times, often)
-        slow = self._slow_ranks()
+        own = self.spent.compute_of(self.spent.trainers)
+        usual = median_low(own.values()) if own else 0.0  # of two the faster one
+        slow = sorted(one for one, ns in own.items() if usual and ns >= TIMES * usual)
         if sum(waits[one] for one in slow) >= MAIN * sum(waits.values()):
-            return self._stragglers(slow, often)
+            return self._stragglers(slow, own, often)
         if main and (late := self._arriving(rank, often)):
             return late  # by something that was not recorded
         words = f"Ranks wait for each other {often}: in every iteration another one is slowest."
         advice = "Let them meet less often (local SGD), or within a bound (SSP)."
         return self._say("turns", words, advice)
 
-    def _slow_ranks(self) -> tuple[int, ...]:
-        """Return the ranks that compute much longer than most do."""
-        own = self.spent.compute_of(self.spent.trainers)
-        usual = median_low(own.values()) if own else 0.0
-        if len(own) == 2:  # of two the faster one is the usual one
-            usual = min(own.values())
-        return tuple(sorted(rank for rank, ns in own.items() if usual and ns >= TIMES * usual))
-
-    def _stragglers(self, slow: tuple[int, ...], often: str) -> Bottleneck:
-        own = self.spent.compute_of(self.spent.trainers)
+    def _stragglers(self, slow: Sequence[int], own: Mapping[int, float], often: str) -> Bottleneck:
+        """Name the ranks that compute much longer than most do. ``own``: ns of each."""
         usual = median(ns for rank, ns in own.items() if rank not in slow)
         times = median(own[rank] for rank in slow) / usual
         first = max(slow, key=lambda one: self.spent.waits[one])
@@ -192,7 +186,7 @@ class _Verdict:
             f"Give {give} a smaller share of the minibatch, or let the others go on without "
             f"{give}: SSP, local SGD, gossip."
         )
-        return replace(self._say("straggler", words, advice, first), ranks=slow)
+        return replace(self._say("straggler", words, advice, first), ranks=tuple(slow))
 
     def _arriving(self, rank: int, often: str) -> Bottleneck | None:
         """Name a rank that comes late to calls by its own doing; None if that is not why ranks

@@ -67,7 +67,7 @@ def presets() -> list[Words]:
     return [
         (
             "Gossip on a ring",
-            "Each mixes with two neighbors. How far apart are replicas? Does the loss suffer?",
+            "Each rank mixes with two neighbors. How far apart are they? Does the loss suffer?",
             lambda: touched(mixed()),
         ),
         (

@@ -57,7 +57,7 @@ def _by_schedule() -> list[Words]:
     return [
         (
             "Pipeline: 1F1B",
-            "Four stages, eight microbatches: the first stage holds four, the last one.",
+            "Four stages, eight microbatches: stage 0 holds four at a time, stage 3 only one.",
             lambda: touched(piped()),
         ),
         (

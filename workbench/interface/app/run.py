@@ -115,7 +115,7 @@ class RunPage:
             parts[0] += f", {measures.way_kind(exp)} {way}"
         parts.append(f"{exp.length}, minibatches of {counted(exp.batch_size, 'sample')}")
         if self.readonly:
-            parts.append("you are watching: only the visitor who started the run changes its ranks")
+            parts.append("you are watching: only the run's owner can change its ranks")
         return " · ".join(parts)
 
     def _notice(self) -> tuple[str, bool]:

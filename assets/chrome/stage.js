@@ -82,7 +82,7 @@ export class Stage {
     this.dirty = this.alive = this.visible = true;
     this.introduced = false; // the run's own first scene has been opened
     this.opened = ""; // opened in its place, as long as it has nothing to show
-    this.drawn = { t: NaN, epoch: -1, key: "", room: 0 };
+    this.drawn = /** @type {Record<string, any>} */ ({ epoch: -1 });
     this.asked = new Map();
     this.scenes = new SceneHost(this, scenes);
     this.playback = new Playback(this);
@@ -305,21 +305,15 @@ export class Stage {
     const began = performance.now();
     if (this.playback.advance(at)) this.texts = -Infinity;
     const look = this.look(at);
-    const key = look.current?.key ?? "";
     const { drawn } = this;
-    const [t, epoch] = [look.t, this.known.table.epoch];
-    const { room = 0 } = look; // measured with the texts, once they are there
-    const moved =
-      this.dirty ||
-      room !== drawn.room ||
-      t !== drawn.t ||
-      epoch !== drawn.epoch ||
-      key !== drawn.key;
+    const { t, table, room } = look; // the room is measured with the texts, once they are there
+    const now = { t, epoch: table.epoch, key: look.current?.key ?? "", room };
+    const moved = this.dirty || Object.entries(now).some(([name, one]) => one !== drawn[name]);
     // words and canvas are of one call, always; in a view that is held also of one moment
-    if (at - this.texts >= TEXT_MS || key !== drawn.key || (moved && look.held)) this.say(look);
+    if (at - this.texts >= TEXT_MS || now.key !== drawn.key || (moved && look.held)) this.say(look);
     if (!moved) return; // nothing moves that is not an event
     this.dirty = false;
-    this.drawn = { t, epoch, key, room };
+    this.drawn = now;
     this.view.draw(look);
     this.bar.draw({ ...look, width: this.wide }, this.view.score ?? false);
     this.cost = performance.now() - began;

@@ -18,7 +18,7 @@ from rich.console import Console
 from workbench import __version__
 from workbench.common.output_files import make_ready
 from workbench.common.units import counted
-from workbench.interface.command_line import NO_USER_INTERFACE, Commands, Port, fail
+from workbench.interface.command_line import EXAMPLES, NO_USER_INTERFACE, Commands, Port, fail
 from workbench.interface.job_commands import add as add_job_commands
 from workbench.interface.preset_commands import Name as PresetName
 from workbench.interface.preset_commands import StopAfter, experiment_of, presets
@@ -31,6 +31,7 @@ FIRST_NOTEBOOK = "01_ring_all_reduce.ipynb"
 
 app = Commands(
     help="See distributed training happen: real ranks, every chunk recorded.",
+    epilog=EXAMPLES,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",  # which fills the lines of a paragraph
@@ -132,8 +133,6 @@ def run(
         typer.Argument(
             help="The experiment, as YAML; with --resume: that of the checkpoint.",
             metavar="SPEC",
-            exists=True,
-            dir_okay=False,
         ),
     ] = None,
     preset: PresetName = None,
@@ -206,9 +205,7 @@ def _print_result(live: Run) -> None:
 def chaos(
     spec: Annotated[
         Path | None,
-        typer.Argument(
-            help="The experiment, as YAML.", metavar="SPEC", exists=True, dir_okay=False
-        ),
+        typer.Argument(help="The experiment, as YAML.", metavar="SPEC"),
     ] = None,
     preset: PresetName = None,
     minutes: Annotated[float, typer.Option(help="For how long; Ctrl-C ends it.", min=0)] = 30.0,

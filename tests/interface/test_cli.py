@@ -47,7 +47,7 @@ def test_a_run_is_saved_and_put_in_words(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"5 iterations in .+ s \(\d+ per second\), loss .+ MB sent by 2 ranks, 0 records dropped",
+        r"5 iterations in .+ s \([\d.]+ per second\), loss .+ MB sent by 2 ranks, 0 records",
         done.stdout,
     )
     assert "\nsaved" in done.stdout and "Traceback" not in done.stderr
@@ -134,7 +134,13 @@ def test_a_task_that_fails_says_where_and_what_was_recorded_is_saved(
     [
         (["run"], 1, "name the experiment's YAML file, --preset NAME, or --resume FOLDER"),
         (["run", "--nope"], 2, "no such option: --nope"),
-        (["run", "nofile.yaml"], 2, "invalid value for 'SPEC': file 'nofile.yaml' does not exist"),
+        (["run", "nofile.yaml"], 1, "nofile.yaml: there is no such file\n"),
+        (
+            ["run", "Ring of four"],
+            1,
+            "Ring of four: there is no such file; a preset has this name:",
+        ),
+        (["run", "faults.yaml"], 1, "Experiment.faults[0]: say which it is with `fault`: 'kill', "),
         (["run", "wrong.yaml"], 1, "Experiment.ranks = -3: "),
         (["run", "--preset", "A slwo link"], 1, "there is no preset 'A slwo link' (did you mean "),
         (["run", "--preset", "stragler"], 1, "there is no preset 'stragler' (did you mean "),
@@ -149,6 +155,7 @@ def test_errors_of_all_commands_look_the_same(
     words: list[str], status: int, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "wrong.yaml").write_text("ranks: -3\n")
+    (tmp_path / "faults.yaml").write_text("faults: [{kind: kill}]\n")
     done = in_this_process(monkeypatch, *words, cwd=tmp_path)
     assert done.exit_code == status and done.stderr.startswith(f"error: {error}"), done.stderr
     assert "Error:" not in done.output and "─" not in done.output and done.stdout == ""
@@ -192,6 +199,11 @@ def test_chaos_takes_a_preset_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 0, done.output
     assert re.search(r"^ +0 .* faults: ", done.stdout, re.MULTILINE)
     assert "1 run, 0 wrong" in done.stdout
+
+
+def test_help_shows_commands_to_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = in_this_process(monkeypatch, "--help", cwd=tmp_path)
+    assert done.exit_code == 0 and 'workbench run --preset "A slow link"' in done.stdout
 
 
 def test_the_version_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,7 @@ def test_a_truncated_file(tmp_path: Path) -> None:
 def test_foreign_files(tmp_path: Path) -> None:
     foreign = tmp_path / "photo.png"
     foreign.write_bytes(b"\x89PNG" + bytes(200))
-    with pytest.raises(WorkbenchError, match=r"photo\.png: .* begin with b'.x89PNG': no Parquet"):
+    with pytest.raises(WorkbenchError, match=r"photo\.png: .* begin with b'.x89PNG', not"):
         load(foreign)
     with pytest.raises(WorkbenchError, match="no such file or folder"):
         load(tmp_path / "nothing")

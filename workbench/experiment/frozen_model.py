@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from inspect import Parameter, Signature
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn, Self, get_args
 
 from annotated_types import Ge, Gt
 from pydantic import (
@@ -186,12 +186,20 @@ def _allowed(record: type[BaseModel], error: dict[str, Any]) -> tuple[str, tuple
     if error["type"] == "string_pattern_mismatch" and field is not None:
         return f"must be {field.description}", ()
     if error["type"].startswith("union_tag"):
-        kinds = context.get("expected_tags", "one of its kinds")
-        choices = tuple(re.findall(r"'([^']*)'", kinds))
-        return f"say which it is with `{context['discriminator'].strip(chr(39))}`: {kinds}", choices
+        key = context["discriminator"].strip("'")
+        choices = _kinds(field.annotation if field else None, key)
+        near = nearest(str(context.get("tag", "")), choices)
+        return f"say which it is with `{key}`{near}: {listed(map(repr, choices))}", choices
     words = plain(error["msg"])
     choices = tuple(re.findall(r"'([^']*)'", str(context.get("expected", ""))))
     return words + nearest(short(error["input"]).strip("'"), choices), choices
+
+
+def _kinds(annotation: object, key: str) -> tuple[str, ...]:
+    """Return the values of the field ``key`` that tell the members of a union apart."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return get_args(annotation.model_fields[key].annotation)
+    return tuple(kind for part in get_args(annotation) for kind in _kinds(part, key))
 
 
 # Numbers: strict about what they are (True is not a number of ranks), lenient about types (numpy)

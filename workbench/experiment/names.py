@@ -33,7 +33,7 @@ def known(folder: str, prefix: str = "", also: tuple[str, ...] = ()) -> AfterVal
         if value not in names:
             raise SpecError.at(
                 (),
-                f"there is no such file in {folder}/{nearest(value, names)}. Allowed: "
+                f"there is no such name{nearest(value, names)}. Allowed: "
                 f"{listed(names)}; or a path such as 'mine.py:Name', or your own function or class",
                 allowed=names,
             )

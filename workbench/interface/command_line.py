@@ -21,6 +21,17 @@ NO_USER_INTERFACE = (
     "pip install 'distributed-training-workbench[ui]'"
 )
 
+EXAMPLES = """To begin with:
+
+workbench lab
+
+workbench run --preset "A slow link" --html run.html
+
+workbench attach -- torchrun --nproc-per-node 4 train.py
+
+workbench open run.parquet
+"""
+
 
 if os.environ.get("COLUMNS") == "0":  # a terminal of unknown width: rich would print nothing
     del os.environ["COLUMNS"]

@@ -72,6 +72,8 @@ def experiment_of(
     facts: dict[str, str] = {}
     if spec is not None and preset is not None:
         raise SpecError(f"{spec} and --preset are two experiments: give one of them")
+    if spec is not None and not spec.exists():
+        raise SpecError(f"{spec}: there is no such file{_preset_hint(str(spec))}")
     if preset is not None:
         chosen = named(preset)
         experiment, facts = chosen.experiment, chosen.facts()
@@ -88,3 +90,14 @@ def experiment_of(
     if stop_after is not None:
         experiment = experiment.replace(stop_after=stop_after)
     return experiment, facts
+
+
+def _preset_hint(word: str) -> str:
+    """Return how to run the preset that a word names; "" if it names none."""
+    from workbench.common.errors import SpecError
+    from workbench.presets.catalogue import named
+
+    try:
+        return f'; a preset has this name: workbench run --preset "{named(word).name}"'
+    except SpecError:
+        return ""

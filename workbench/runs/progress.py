@@ -232,10 +232,11 @@ def in_words(result: Result, dropped: int) -> str:
     """Return one line on a run that went well."""
     moved = sum(result.bytes_sent.values())
     speed = len(result.losses) / result.wall_seconds if result.wall_seconds else 0.0
+    digits = 0 if speed >= 10 else 1 if speed >= 1 else 2
     loss = f"loss {result.losses[0]:.4f} → {result.losses[-1]:.4f}, " if result.losses else ""
     return (
         f"{counted(len(result.losses), 'iteration')} in {result.wall_seconds:.2f} s "
-        f"({speed:.{0 if speed >= 1 else 2}f} per second), {loss}{moved / 1e6:,.1f} MB sent by "
+        f"({speed:.{digits}f} per second), {loss}{moved / 1e6:,.1f} MB sent by "
         f"{counted(len(result.bytes_sent), 'rank')}, {counted(dropped, 'record')} dropped"
     )
 

@@ -210,4 +210,4 @@ def _what_is(path: Path) -> str:
             f"{size:,} bytes that begin as Parquet and do not end so: truncated. Nothing of it can "
             "be read, as Parquet keeps its index at the end. Copy it again, or save the run again."
         )
-    return f"{size:,} bytes that begin with {start!r}: no Parquet. Nothing of it can be read."
+    return f"{size:,} bytes that begin with {start!r}, not with b'PAR1': not a Parquet file"

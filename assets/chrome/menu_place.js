@@ -1,13 +1,16 @@
 // @ts-check
 /**
- * Where the card of a rank or a link stands: beside its disc, clear of it and of its links; where the
- * picture has no room, or nothing that could be pointed at, beside or below the scene.
+ * Where the card of a rank or a link stands: beside its disc, clear of it, of its links, of other discs and
+ * of the scene's other pictures. Where there is no such place, or nothing that could be pointed at, it
+ * stands beside the scene; where nothing stands beside it, the card may lie over another picture.
  *
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/actions.js").Target} Target
  * @typedef {import("../engine/card_place.js").Box} Box
  */
-import { freePlace } from "../engine/card_place.js";
+import { clearPlace } from "../engine/card_place.js";
+
+const PICTURES = ".wb-scenes > :not([hidden]) .wb-matrix"; // beside the one with the discs
 
 /**
  * The boxes of a target's discs, and the ways of its links, in px of the scene's own place.
@@ -38,7 +41,8 @@ function marksOf(stage, target, boxOf) {
       }),
     );
   const marks = wanted.flatMap((rank) => boxes.get(String(rank)) ?? []);
-  return { marks, ways: /** @type {any} */ (ways) };
+  const discs = [...boxes].filter(([code]) => !code.includes(">")).map(([, box]) => box);
+  return { marks, discs, ways: /** @type {any} */ (ways) };
 }
 
 /** Put the card where it stands now. @param {Stage} stage @param {HTMLElement} card @param {Target} target */
@@ -52,14 +56,20 @@ export function placeCard(stage, card, target) {
     w: r.width / scale,
     h: r.height / scale,
   });
-  const { marks, ways } = marksOf(stage, target, boxOf);
-  const narrow = stage.root.classList.contains("narrow");
+  const { marks, discs, ways } = marksOf(stage, target, boxOf);
+  const { classList } = stage.root;
+  const pictures = [...stage.root.querySelectorAll(PICTURES)].map((one) =>
+    boxOf(one.getBoundingClientRect()),
+  );
   if (!card.isConnected) main.append(card);
   card.classList.add("card");
   const line = boxOf(stage.$(".wb-time").getBoundingClientRect()).y; // at the foot of the window
-  const room = { x: 0, y: 0, w: main.offsetWidth, h: Math.min(main.offsetHeight, line - 4) };
+  const width = /** @type {HTMLElement} */ (stage.$(".wb-scenes")).offsetWidth;
+  const room = { x: 0, y: 0, w: width, h: Math.min(main.offsetHeight, line - 4) };
   const size = { w: card.offsetWidth, h: card.offsetHeight };
-  const place = marks.length && !narrow ? freePlace(size, room, marks, ways) : null;
+  const around = { marks, ways, discs, pictures };
+  const pointed = marks.length && !classList.contains("narrow");
+  const place = pointed ? clearPlace(size, room, around, classList.contains("wide")) : null;
   card.classList.toggle("card", !!place);
   const parent = place ? main : stage.$(".wb-menu-place");
   if (card.parentElement !== parent) parent.append(card);

@@ -38,7 +38,7 @@ export class Screen {
     el.append(this.box);
     this.larger = !!stage.wire.kept.larger;
     this.scale = 1;
-    this.left = 0;
+    this.left = 0; // px that the window leaves to the scene
     this.port = /** @type {HTMLElement | null} */ (null); // what scrolls it
     this.changed = () => {}; // called when it is full, or larger, or no more
     const fit = () => this.#fit();
@@ -54,17 +54,20 @@ export class Screen {
     return this.full ? this.left : 0;
   }
 
-  /** Measure it: between what is above the scene and the line of time. Called with the stage's texts. */
+  /**
+   * Measure what the window leaves to the scene: between what is above it and the line of time. Called
+   * with the stage's texts.
+   */
   measure() {
     this.reveal();
-    if (!this.full) return;
     const { root } = this.stage;
+    const seen = (this.port?.clientHeight ?? innerHeight) / this.scale;
     const [scenes, time, foot] = [".wb-main", ".wb-time", ".wb-foot"].map((one) =>
       this.stage.$(one),
     );
     const of = (/** @type {Element} */ one) => /** @type {HTMLElement} */ (one).offsetHeight;
     const top = /** @type {HTMLElement} */ (scenes).offsetTop;
-    this.left = root.clientHeight - top - of(time) - of(foot) - MARGINS;
+    this.left = (this.full ? root.clientHeight : seen) - top - of(time) - of(foot) - MARGINS;
   }
 
   /** Whether the host shows little of the stage at once: it scrolls in a low panel. */

@@ -63,3 +63,16 @@ export function freePlace(card, room, marks, ways) {
     }
   return found;
 }
+
+/**
+ * The place of a card that covers neither other discs nor other pictures. Where there is none: null if it
+ * can stand beside the scene; else over another picture, at last over another disc.
+ * @param {{w: number, h: number}} card @param {Box} room
+ * @param {{marks: Box[], ways: [Point, Point][], discs: Box[], pictures: Box[]}} around
+ * @param {boolean} beside
+ */
+export function clearPlace(card, room, { marks, ways, discs, pictures }, beside) {
+  const free = (/** @type {Box[]} */ others) => freePlace(card, room, [...marks, ...others], ways);
+  const clear = free([...discs, ...pictures]);
+  return clear || beside ? clear : (free(discs) ?? free([]));
+}

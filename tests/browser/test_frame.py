@@ -99,7 +99,7 @@ COVERED = """(root, ranks) => {
 def test_what_changes_a_rank_stands_beside_it_and_covers_neither_it_nor_its_links(
     tmp_path: Path, open_page: Callable[..., Watched]
 ) -> None:
-    """At any of the ring's places; of a link, its own way and its two ranks."""
+    """At any of the ring's places, and no other rank; of a link, its own way and its two ranks."""
     page = open_page().page
     stage = held(tmp_path, page)
     for size in (LAPTOP, IN_JUPYTERLAB):
@@ -110,10 +110,15 @@ def test_what_changes_a_rank_stands_beside_it_and_covers_neither_it_nor_its_link
             dialog = stage.get_by_role("dialog", name=f"Change rank {rank}")
             assert dialog.is_visible()
             assert stage.evaluate(COVERED, [str(rank)]) == [], (rank, size)
-            left, top, right, bottom = box(stage, ".wb-rank-menu")
-            x1, y1, x2, y2 = box(stage, f"[data-code='{rank}']")
-            far = max(left - x2, x1 - right, top - y2, y1 - bottom)
-            assert far < 130, f"beside its disc: {far} px"
+            menu = left, top, right, bottom = box(stage, ".wb-rank-menu")
+            discs = [box(stage, f"[data-code='{one}']") for one in range(4)]
+            assert all(apart(menu, disc) for disc in discs), (rank, size)
+            if size == LAPTOP:  # there is room beside the scene
+                assert apart(menu, box(stage, ".wb-matrix")), rank
+            else:
+                x1, y1, x2, y2 = discs[rank]
+                far = max(left - x2, x1 - right, top - y2, y1 - bottom)
+                assert far < 260, f"beside its disc: {far} px"
             assert apart(box(stage, ".wb-rank-menu"), box(stage, ".wb-time")), size
             page.keyboard.press("Escape")
         link, x, y = free_link(stage)

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { crosses, freePlace } from "../../assets/engine/card_place.js";
+import { clearPlace, crosses, freePlace } from "../../assets/engine/card_place.js";
 
 const card = { w: 280, h: 200 };
 const room = { x: 0, y: 0, w: 900, h: 420 };
@@ -52,4 +52,21 @@ test("where there is no room there is no place", () => {
   const whole = { x: 0, y: 0, w: 900, h: 420 };
   assert.equal(freePlace(card, room, [whole], []), null);
   assert.equal(freePlace(card, { x: 0, y: 0, w: 200, h: 100 }, [disc({ x: 5, y: 5 })], []), null);
+});
+
+test("a card lies over no other disc and no other picture, where it can stand elsewhere", () => {
+  const overlap = (a, b) =>
+    a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+  const picture = { x: 440, y: 0, w: 430, h: 400 };
+  for (const n of [3, 4, 8, 12]) {
+    const discs = circle(n).map(disc);
+    discs.forEach((mark, i) => {
+      const around = { marks: [mark], ways: [], discs, pictures: [picture] };
+      assert.equal(clearPlace(card, room, around, true), null, "beside the scene");
+      const low = clearPlace(card, { ...room, h: 700 }, around, true);
+      const [place, box] = [clearPlace(card, room, around, false), low];
+      for (const one of [...discs, picture]) assert.ok(!overlap({ ...box, ...card }, one));
+      for (const one of discs) assert.ok(!overlap({ ...place, ...card }, one), `${i} of ${n}`);
+    });
+  }
 });

@@ -8,7 +8,7 @@
 import { densityWords } from "./captions.js";
 import { hitWords } from "./hit_words.js";
 import { SPAN_COUNT, addMean } from "./paint.js";
-import { nameOfRow, rowsOfRanks, placeOf, windowT } from "./layout.js";
+import { nameOfRow, rowsOfRanks, windowT } from "./layout.js";
 import { clockWords } from "./uncertainty.js";
 import { duration, grouped } from "../../engine/format.js";
 
@@ -64,8 +64,7 @@ function meanWithin(index, members, from, to) {
  * @param {number} x
  * @param {number} y
  */
-function laneWordsAt({ index, ranks, width, lanes, window, buckets }, x, y) {
-  const place = placeOf(ranks.length || 4, width);
+function laneWordsAt({ index, ranks, place, lanes, window, buckets }, x, y) {
   const hit = hitAt(lanes.hits, x, y);
   const { win } = window;
   if (!index || !win) return "";

@@ -45,34 +45,59 @@ export const rowsOfRanks = ({ band, rows }, ranks) =>
 
 /** "rank 3", or "0 to 15" of a row. @param {number[]} members */
 export const nameOfRow = (members) =>
-  members.length > 1 ? `${members[0]} to ${members[members.length - 1]}` : `rank ${members[0]}`;
+  members.length === 1
+    ? `rank ${members[0]}`
+    : members.every((rank, i) => rank === members[0] + i)
+      ? `${members[0]} to ${members[members.length - 1]}`
+      : `${members.length} ranks`;
+
+const ROW_LEAST = { full: 38, slim: 11, density: 2 };
+const MAP_FOOT = 18; // px below the map's lanes
+const LANES_TOP = 32; // px above the window's lanes
+const LANES_FOOT = 4;
+
+/** The height of a lane of the map, and the gap below it. @param {number} ranks */
+const mapLane = (ranks) =>
+  ranks <= 4
+    ? [20, 3]
+    : ranks <= 8
+      ? [6, 2]
+      : [ranks <= 12 ? 8 : ranks <= 24 ? 5 : ranks <= 40 ? 3 : 2, ranks <= 40 ? 1 : 0];
 
 /**
  * @param {number} ranks @param {number} width
  * @param {number} [banded]  px above the map's lanes, for the generations
+ * @param {number} [room]  px that the map and the lanes may take: as many of them as there are
  * @returns {TimelinePlace}
  */
-export function placeOf(ranks, width, banded = 0) {
+export function placeOf(ranks, width, banded = 0, room = Infinity) {
   const left = 66;
   const right = width - 6;
   const level = ranks <= 8 ? "full" : ranks <= 24 ? "slim" : "density";
-  const lane =
-    ranks <= 4 ? 20 : ranks <= 8 ? 6 : ranks <= 12 ? 8 : ranks <= 24 ? 5 : ranks <= 40 ? 3 : 2;
-  const gap = ranks <= 4 ? 3 : ranks <= 8 ? 2 : ranks <= 40 ? 1 : 0;
   const top = 16 + banded;
   const band = bandOf(ranks);
   const rows = Math.ceil(ranks / band);
+  const below = top + MAP_FOOT + LANES_TOP + LANES_FOOT;
+  /** @param {number} like  the rows are as high as those of so many ranks */
+  const heights = (like) => {
+    const [lane, gap] = mapLane(like);
+    const [row, own, talk] =
+      level === "full"
+        ? ROWS[like <= 4 ? 4 : Math.max(5, like)]
+        : level === "slim"
+          ? ranks <= 12
+            ? [20, 10, 7]
+            : [17, 8, 6]
+          : [Math.max(2, Math.min(band > 1 ? 8 : 4, Math.floor(512 / rows))), 0, 0];
+    return { lane, gap, row, own, talk, all: below + rows * (lane + gap + row) };
+  };
+  let like = ranks;
+  while (level === "full" && like < 8 && heights(like).all > room) like = Math.max(4, like) + 1;
+  const { lane, gap, row: most, own, talk, all } = heights(like);
+  const row = Math.max(ROW_LEAST[level], Math.min(most, Math.floor((room - all) / rows) + most));
   const bottom = top + rows * (lane + gap);
-  const [row, ownHeight, talkHeight] =
-    level === "full"
-      ? ROWS[ranks <= 4 ? 4 : Math.max(5, ranks)]
-      : level === "slim"
-        ? ranks <= 12
-          ? [20, 10, 7]
-          : [17, 8, 6]
-        : [Math.max(2, Math.min(band > 1 ? 8 : 4, Math.floor(512 / rows))), 0, 0];
-  const lanesTop = 32;
-  const lanesBottom = lanesTop + rows * row;
+  const [ownHeight, talkHeight] = [own, talk].map((h) => Math.floor((h * row) / most));
+  const lanesBottom = LANES_TOP + rows * row;
   return {
     left,
     right,
@@ -82,9 +107,9 @@ export function placeOf(ranks, width, banded = 0) {
     rows,
     labels: level === "full",
     level,
-    map: { top, lane, gap, bottom, height: bottom + 18 },
+    map: { top, lane, gap, bottom, height: bottom + MAP_FOOT },
     lanes: {
-      top: lanesTop,
+      top: LANES_TOP,
       row,
       compute: 0,
       ownHeight,
@@ -93,7 +118,7 @@ export function placeOf(ranks, width, banded = 0) {
       under: ownHeight + talkHeight + 2,
       core: ownHeight + talkHeight + 10,
       bottom: lanesBottom,
-      height: lanesBottom + 4,
+      height: lanesBottom + LANES_FOOT,
     },
   };
 }

@@ -107,7 +107,16 @@ export class TimelineMap {
       { from: Number.isFinite(table.from) ? table.from : 0, to: Math.max(table.to, 1) },
       over,
     ));
-    const key = [reach.from, reach.to, columns, ranks.length, ratio, theme, folded].join();
+    const key = [
+      reach.from,
+      reach.to,
+      columns,
+      String(ranks),
+      map.lane,
+      ratio,
+      theme,
+      folded,
+    ].join();
     const dt = (reach.to - reach.from) / columns;
     const all = key !== this.drawn;
     const w = Math.round(place.right * ratio);

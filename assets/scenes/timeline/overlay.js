@@ -81,7 +81,7 @@ function nameRanks(g, { place, ink, font, index }, ranks, chosen, straggler, end
       g.fillRect(0, y, 3, Math.max(3, lanes.row - 8));
     }
     const near = [chosen, straggler].some(
-      (other) => other >= 0 && other !== rank && Math.abs(rowWith(other) - i) < every,
+      (other) => ranks.includes(other) && other !== rank && Math.abs(rowWith(other) - i) < every,
     );
     // the chosen one before the straggler, both before the others
     if (near ? rank !== chosen : !named && i % every) return;
@@ -147,7 +147,7 @@ function drawChoice(g, { index, place, win, ink }, ranks, choice, hits) {
     const a = step ? Math.max(place.left, windowX(win, place, step.start)) : 0;
     const b = step ? Math.min(place.right, windowX(win, place, step.end)) : 0;
     g.lineWidth = 1.5;
-    if (b - a > 4 && choice.rank !== undefined)
+    if (b - a > 4 && choice.rank !== undefined && ranks.includes(choice.rank))
       g.strokeRect(
         a - 1,
         lanes.top + Math.floor(ranks.indexOf(choice.rank) / place.band) * lanes.row - 1.5,

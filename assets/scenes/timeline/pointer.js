@@ -5,7 +5,7 @@
  * @typedef {import("./scene.js").TimelineView} TimelineView
  */
 import { hitAt, showLaneTip } from "./lane_tip.js";
-import { panWindow, placeOf, windowT, zoomWindow } from "./layout.js";
+import { panWindow, windowT, zoomWindow } from "./layout.js";
 
 const GRIP = 6; // px around the box's edges
 const KEYS = /** @type {Record<string, string>} */ ({
@@ -43,9 +43,10 @@ export function timelineKey(view, event) {
 export function listenTimeline(view) {
   const map = view.$(".wb-tl-map");
   const lanes = view.$(".wb-tl-lanes");
-  const place = () => placeOf(view.ranks.length || 4, view.width);
-  for (const button of view.body.querySelectorAll("button"))
-    button.onclick = () => view.window.do(button.dataset.do ?? "");
+  const place = () => view.place;
+  /** @type {NodeListOf<HTMLElement>} */
+  const buttons = view.body.querySelectorAll("[data-do]");
+  for (const button of buttons) button.onclick = () => view.window.do(button.dataset.do ?? "");
   const wheel = (/** @type {WheelEvent} */ event, /** @type {(x: number) => number} */ moment) => {
     if (!event.shiftKey && !event.ctrlKey) return; // the page scrolls
     event.preventDefault();
@@ -216,7 +217,7 @@ function chunkOfRow(table, row) {
  * @param {number} row -1: none
  * @param {number} t
  */
-function chooseInLanes({ index, stage }, rank, row, t) {
+export function chooseInLanes({ index, stage }, rank, row, t) {
   if (!index) return;
   const lines = index.ranks.get(rank);
   const step = lines?.steps[index.stepAt(lines, t)];

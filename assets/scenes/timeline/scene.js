@@ -22,7 +22,9 @@ import { WindowControl, hasFoldedTime } from "./window_control.js";
 import { drawKeys, keysOf } from "./legend.js";
 import { drawOver, neighbourEdge } from "./overlay.js";
 import { drawStanding } from "./standing.js";
+import { listenFind } from "./find.js";
 import { listenTimeline, timelineKey } from "./pointer.js";
+import { RankRows } from "./rank_rows.js";
 import { placeOf } from "./layout.js";
 import { BAND_HEIGHT, hasBands } from "../../drawing/generation_bands.js";
 import { hatched } from "../../drawing/hatch.js";
@@ -31,8 +33,11 @@ import { failedHere } from "../../engine/failure_caption.js";
 import { duration, grouped, sentence } from "../../engine/format.js";
 import { isOver } from "../../engine/player.js";
 
+const BELOW = 20; // px between the key and what is below it
 const BODY = `
   <div class="wb-tl-bar"><span class="wb-tl-where"></span>
+    <span class="wb-tl-rows" hidden><input class="wb-typed" data-rows="only" placeholder="ranks: 0-7, 12" aria-label="Show these ranks only" title="show these ranks only: 0-7, 12"><button data-rows="sort" aria-pressed="false" title="the ranks that have waited longest so far, first">Most waiting first</button><button data-rows="pin" title="keep the chosen rank at the top">Pin</button></span>
+    <span><input class="wb-typed" type="search" data-rows="find" placeholder="find: fc1" aria-label="Find in the lanes: a parameter, a collective, a kind of computing" title="Enter: the next one; Shift-Enter: the one before"> <output class="wb-tl-found"></output></span>
     <span class="wb-tl-group"><button data-do="wider" title="show more time: [">Wider</button><button data-do="narrower" title="show less time: ]">Narrower</button></span>
     <span class="wb-tl-group"><button data-do="earlier" title="{" aria-label="the window earlier">◂</button><button data-do="later" title="}" aria-label="the window later">▸</button></span>
     <button data-do="follow" title="the window goes where the playhead is: O" aria-pressed="true">Follow the playhead</button></div>
@@ -62,11 +67,14 @@ export class TimelineView {
     this.keyed = 0; // how many of them are drawn
     this.theme = "";
     this.ranks = /** @type {number[]} */ ([]);
-    this.width = 900;
+    this.place = placeOf(4, 900);
+    this.rest = 0; // px that what stands around the map and the lanes takes
     this.root = /** @type {HTMLElement | null} */ (null);
     this.buckets = /** @type {import("./buckets.js").Buckets | null} */ (null);
     this.keys = (/** @type {KeyboardEvent} */ event) => timelineKey(this, event);
+    this.rows = new RankRows(this);
     listenTimeline(this);
+    listenFind(this);
   }
 
   /** @param {string} selector @returns {any} */
@@ -104,17 +112,40 @@ export class TimelineView {
 
   // ---- the picture
 
+  /**
+   * Where things are: in the height that the window leaves to the map and the lanes.
+   * @param {Look} look @param {number} ranks
+   */
+  #place(look, ranks) {
+    const { left } = this.stage.screen;
+    const room = left > this.rest ? left - this.rest : Infinity;
+    return (this.place = placeOf(
+      ranks,
+      look.width,
+      hasBands(look.known) ? BAND_HEIGHT + 3 : 0,
+      room,
+    ));
+  }
+
+  /** Measure what stands around the map and the lanes; what is below them may be scrolled to. */
+  #measure() {
+    const high = (/** @type {string} */ one) => this.$(one).offsetHeight;
+    const below = this.stage.screen.full ? 0 : high(".wb-tl-below") + high(".wb-tl-hint") + BELOW;
+    const rest = this.body.offsetHeight - high(".wb-tl-map") - high(".wb-tl-lanes") - below;
+    if (rest !== this.rest) this.stage.dirty = true;
+    this.rest = rest;
+  }
+
   /** @param {Look} look @param {Window} win */
   #canvas(look, win) {
     this.theme = look.ink.ground + look.ink.wait + look.ratio;
     const cores = look.known.run?.cores ?? 0;
-    const ranks = (this.ranks = this.#ranks(look));
-    this.width = look.width;
+    const ranks = (this.ranks = this.rows.of(this.#ranks(look)));
     this.buckets = bucketFacts(look.known.run);
     return {
       index: /** @type {TimelineIndex} */ (this.index),
       win,
-      place: placeOf(ranks.length, look.width, hasBands(look.known) ? BAND_HEIGHT + 3 : 0),
+      place: this.#place(look, ranks.length),
       ink: look.ink,
       font: look.font,
       waiting: hatched(look.ink.wait, look.ratio),
@@ -133,7 +164,9 @@ export class TimelineView {
     const { ranks, stage } = this;
     const changed = index.changedFrom;
     const theme = this.theme;
-    const { straggler } = this.report;
+    const straggler = ranks.includes(this.report.straggler?.rank ?? -1)
+      ? this.report.straggler
+      : null;
     index.changedFrom = Infinity;
     this.map.update(
       index,
@@ -189,6 +222,7 @@ export class TimelineView {
             `window${win.change ? ` (${win.change})` : ""}` +
             (canvas.place.band > 1 ? ` · ${canvas.place.band} ranks a row, their mean` : ""),
     );
+    this.rows.say(this.#ranks(look).length);
     this.$("[data-do=follow]").setAttribute("aria-pressed", String(win.follows));
     this.#sayKeys(look, canvas);
     put(
@@ -207,6 +241,7 @@ export class TimelineView {
     ])
       map.setAttribute(`aria-value${name}`, String(Math.round(Number(value))));
     map.setAttribute("aria-valuetext", `${at}, ${span} wide`);
+    this.#measure();
     this.$(".wb-tl-lanes").setAttribute(
       "aria-label",
       `What each rank does in ${span}. ${iterationWords(facts, cores, index.script)} ` +

@@ -25,7 +25,9 @@ export function standingBars(look, { win, place }, ranks) {
     const x = Math.max(place.left, windowX(win, place, since));
     const w = Math.min(place.right, windowX(win, place, now)) - x;
     const row = Math.floor(ranks.indexOf(rank) / band);
-    return w > 0 ? [{ rank, x, y: lanes.top + row * lanes.row + down, w, h: high }] : [];
+    return w > 0 && row >= 0
+      ? [{ rank, x, y: lanes.top + row * lanes.row + down, w, h: high }]
+      : [];
   });
 }
 

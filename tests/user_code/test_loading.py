@@ -226,13 +226,13 @@ def test_keywords_are_read_and_not_run() -> None:
             z: int = 2
     """)
     expected = {
-        "Plain": [],
-        "Init": ["a", "b", "c"],
-        "Heir": ["a", "b", "c"],
+        "Plain": (),
+        "Init": ("a", "b", "c"),
+        "Heir": ("a", "b", "c"),
         "Any": None,
         "Foreign": None,
-        "Data": ["x"],
-        "More": ["x", "z"],
+        "Data": ("x",),
+        "More": ("x", "z"),
         "Absent": None,
     }
     assert {name: source.keywords(code, name, "it") for name in expected} == expected

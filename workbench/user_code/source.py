@@ -30,6 +30,8 @@ from workbench.common.names import listed, nearest
 
 FOLDERS = Path(__file__).parents[1]
 _PATH = re.compile(r"(?P<file>.+\.py):(?P<name>[^\W\d]\w*)")
+KEPT = 256  # answers about a text; the start page makes an experiment of every preset, a form one
+# for every key that is typed, and parsing the files that they name would be most of their time
 _WITHOUT_INIT = ("object", "Protocol", "typing.Protocol", "ABC", "abc.ABC")
 
 
@@ -175,7 +177,8 @@ def imported_from(code: str, name: str) -> str:
     return ""
 
 
-def names_defined(code: str, where: str) -> list[str]:
+@lru_cache(KEPT)
+def names_defined(code: str, where: str) -> tuple[str, ...]:
     """Return the names that ``code`` binds at its top level. Raises SpecError for bad syntax."""
     names: list[str] = []
     for node in parsed(code, where).body:
@@ -186,17 +189,19 @@ def names_defined(code: str, where: str) -> list[str]:
                 names += [one.asname or one.name.partition(".")[0] for one in aliases]
             case ast.Assign(targets=targets):
                 names += [one.id for one in targets if isinstance(one, ast.Name)]
-    return names
+    return tuple(names)
 
 
-def keywords(code: str, name: str, where: str) -> list[str] | None:
+@lru_cache(KEPT)
+def keywords(code: str, name: str, where: str) -> tuple[str, ...] | None:
     """Return the keywords that class ``name`` in ``code`` accepts; None if they cannot be read.
 
     A dataclass has its fields, another class the parameters of its ``__init__``. ``**kwargs``, or a
     base class from elsewhere, can take anything.
     """
     classes = {one.name: one for one in parsed(code, where).body if isinstance(one, ast.ClassDef)}
-    return _keywords(classes[name], classes) if name in classes else None
+    known = _keywords(classes[name], classes) if name in classes else None
+    return None if known is None else tuple(known)
 
 
 def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str] | None:
@@ -220,7 +225,7 @@ def _keywords(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[str]
     return result
 
 
-@lru_cache(64)  # a form makes an experiment for every key that is typed
+@lru_cache(KEPT)
 def methods(code: str, name: str) -> frozenset[str] | None:
     """Return the methods of class ``name`` in ``code``, inherited ones too; None if they cannot be
     read: it is not a class, or has a base class from elsewhere. Raises SpecError for bad syntax.
@@ -238,6 +243,7 @@ def methods(code: str, name: str) -> frozenset[str] | None:
     return frozenset(names)
 
 
+@lru_cache(KEPT)
 def constant(code: str, name: str, where: str) -> Any:
     """Return a constant that ``code`` binds at its top level; None where there is none. Raises
     SpecError for bad syntax, and for what is not a literal.

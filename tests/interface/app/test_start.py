@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from workbench.common import syntax
 from workbench.interface import form
 from workbench.interface.app.limits import Limits, Refused
 from workbench.interface.app.page import Site
 from workbench.interface.app.runs import Runs
 from workbench.interface.app.start import StartPage, plain
+from workbench.user_code import source
 
 
 @pytest.fixture
@@ -30,6 +32,18 @@ def values(**changes: Any) -> dict[str, Any]:
 def test_what_the_form_shows_comes_back_as_the_same_experiment() -> None:
     for preset in form.presets().values():
         assert form.experiment(plain(form.values(preset.experiment))) == preset.experiment
+
+
+def test_a_second_page_parses_no_file_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes an experiment of each preset: a second's work while their files were parsed for
+    each.
+    """
+    page, read = StartPage(site), []
+    parse = syntax.parse
+    monkeypatch.setattr(syntax, "parse", lambda *words: (read.append(words), parse(*words))[1])
+    assert [*StartPage(site).presets] == [*page.presets] and not read
+    text = Path(__file__).read_text(encoding="utf-8")  # which nothing has asked about
+    assert "site" in source.names_defined(text, __file__) and len(read) == 1
 
 
 @pytest.mark.parametrize("field", ["strategy", "task", "all_reduce", "options", "task_options"])

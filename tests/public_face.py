@@ -24,6 +24,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "view": {"scene": "text", "moment": "text"},
     "versions": {"at_ms": "real?"},
     "waits": {"iteration": "number?"},
+    "critical_path": {"iteration": "number?"},
 }
 STEERING: dict[str, dict[str, str]] = {
     "freeze": {"rank": "rank"},

@@ -44,7 +44,7 @@ _BUSY = (*COMPUTE, "apply")
 _ENGINE = ("send", "recv", "wait")
 _MESSAGE = ["generation", "group", "op", "step", "chunk", "slot"]
 _NONE, _COMPUTES, _MOVES = -1, -2, -3  # states of a rank; 0 and more: it waits for that one
-_QUEUED = "runqueue"  # the metric of how long a rank has waited for a core in an iteration, ns
+QUEUED = "runqueue"  # the metric of how long a rank has waited for a core in an iteration, ns
 _FULL = "slots full"  # a wait for the receiver, which has not taken what was sent before
 
 States = npt.NDArray[np.int32]
@@ -61,7 +61,7 @@ def rows_of(events: pl.LazyFrame) -> pl.DataFrame:
     columns = ["rank", "peer", "iteration", "start_ns", "end_ns", "nbytes", "value"]
     columns += ["phase", "algorithm"]
     rows = (
-        events.filter(row_filter & ((p("end_ns") > p("start_ns")) | (p("name") == _QUEUED)))
+        events.filter(row_filter & ((p("end_ns") > p("start_ns")) | (p("name") == QUEUED)))
         .with_columns(texts)
         .select(*columns, "kind", "name", "collective", *_MESSAGE)
         .collect()
@@ -85,7 +85,7 @@ class TimeSpent:
     """
 
     def __init__(self, rows: pl.DataFrame, metadata: Mapping[str, str] | None = None) -> None:
-        queued = rows.filter(pl.col("name") == _QUEUED).group_by("rank").agg(pl.col("value").sum())
+        queued = rows.filter(pl.col("name") == QUEUED).group_by("rank").agg(pl.col("value").sum())
         self.queued: dict[int, float] = {int(rank): float(ns) for rank, ns in queued.iter_rows()}
         self.frozen = frozen_spans(rows)
         self.rows = rows = rows.filter(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.common.arguments import Place, Text, Theme, checked
 from workbench.common.errors import WorkbenchError
 from workbench.runs.displays import display
+from workbench.runs.path_mixin import Paths
 from workbench.runs.tables_mixin import Tables
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from workbench.training.pipelines.schedule import Schedule
 
 
-class Shown(Tables):
+class Shown(Tables, Paths):
     """Everything that follows from the events in ``store``. User interface is imported when asked
     for.
     """

@@ -19,6 +19,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "calls": {"iteration": "number?", "by_rank": "flag"},
     "charts": {"names": "nothing", "theme": "nothing?"},
     "figure": {"name": "text", "theme": "nothing"},
+    "memory": {"detail": "flag"},
     "metrics": {"name": "text"},
     "to_html": {"path": "path"},
     "view": {"scene": "text", "moment": "text"},

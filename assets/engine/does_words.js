@@ -35,6 +35,7 @@ export const EXAMPLES = "examples"; // a worker's wait for what servers of examp
 
 export const INSTANTS = new Set([
   "metric",
+  "memory",
   "fault",
   "detect",
   "abort",

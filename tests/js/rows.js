@@ -7,7 +7,7 @@ import { openCall } from "../../assets/engine/model.js";
 export const KINDS = (
   "forward backward weight_grad optimizer load collective send recv reduce copy wait push " +
   "pull apply clock " +
-  "fault detect abort rebuild restore checkpoint metric"
+  "fault detect abort rebuild restore checkpoint metric memory"
 ).split(" ");
 const CONTEXT = {
   op: 0,

@@ -15,10 +15,12 @@ STRATEGIES = sorted((ROOT / "workbench/strategies").glob("*.py"))
 BESIDE = {
     "ad_psgd": {"checkpoints"},
     "data_servers": {"checkpoints", "group", "parts"},
-    "ddp": {"checkpoints", "device", "dtype", "metrics_group", "recorder", "team", "tell"},
+    "ddp": {
+        "checkpoints", "device", "dtype", "memory", "metrics_group", "recorder", "team", "tell",
+    },
     "gorila": {"build", "team"},
     "malt": {"checkpoints"},
-    "parameter_server": {"memory", "run_rank"},
+    "parameter_server": {"memory", "recorder", "run_rank"},
     "tensor_parallel": {
         "batch", "build", "device", "digest", "metrics_group", "minibatches", "padded",
         "parameters", "recorder", "tell", "train",

@@ -354,7 +354,7 @@ def test_a_real_runs_columns_agree_with_its_rows(run: wb.Run) -> None:
     held = curves.select("activations")
     counts = held.filter(what="in flight").group_by("stage").agg(pl.col("value").max())
     assert counts.sort("stage")["value"].to_list() == [3, 2, 1]
-    recorded_bytes = run.store.events.filter(pl.col("name") == "activations")["value"]
+    recorded_bytes = run.metrics("activations")["value"]
     assert held.filter(what="bytes")["value"].max() == recorded_bytes.max() > 0
     most = curves.select("memory")
     assert most["rank"].to_list() == [0, 1, 2] and (most["nbytes"] < most["limit"]).all()

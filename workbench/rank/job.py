@@ -90,11 +90,9 @@ class Job:
         self._metrics, self.skips = Metrics(task, self.recorder), Skips()
         self.corruption = Corruption(exp, self.run_rank, self.recorder, control)
         self._groups = Groups(session, rank, self.ranks, exp.timeout_ns)
-        equal = self.traits.replicas == "equal"
-        self.parts = Parts(equal=equal, writes=rank == 0)  # what a checkpoint holds
+        self.parts = Parts(equal=self.traits.replicas == "equal", writes=rank == 0)  # to keep
         self.checkpoints = Checkpointing(self, run)
-        limit = exp.memory_limit_bytes  # unasked nothing is counted: hooks cost microseconds each
-        self.memory = None if limit is None else Memory(self.run_rank, limit)
+        self.memory = Memory.of(self.run_rank, exp.memory_limit_bytes, self.recorder)
         self.take_over: Callable[[Any, Before | None], int] = take_over  # or the strategy's own,
         self.carried: object = None  # and what it needs for that beside ``parts``
         self._agreed: Snapshot | None = None  # what they had at the end of the last round
@@ -139,6 +137,8 @@ class Job:
     def padded(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return the model, its computation padded from now on if the experiment says so."""
         self._computing.pad(model)
+        if self.memory is not None:
+            self.memory.follow(model)
         return model
 
     def build(self) -> torch.nn.Module:
@@ -216,7 +216,7 @@ class Job:
             yield Minibatch(iteration, self.minibatches.ids(iteration))
             self.ended_ns = now()
             self._note_done(iteration + 1)
-            if self.memory is not None:
+            if self.memory is not None and self.memory.counts_activations:
                 self.recorder.mark(CODE["metric"], "memory", value=float(self.memory.peak))
             waited, before = queue.ns(), waited
             self.recorder.mark(CODE["metric"], "runqueue", value=float(waited - before))
@@ -284,8 +284,8 @@ class Job:
         return loss
 
     def counting(self) -> AbstractContextManager[None]:
-        """Count what autograd saves inside, if memory is counted."""
-        return nullcontext() if self.memory is None else self.memory.counting()
+        """Count what autograd saves inside, if activations are counted."""
+        return nullcontext() if self.memory is None else self.memory.saving()
 
     def backward(self, loss: torch.Tensor, weight: float = 1.0) -> None:
         """Compute gradients of ``weight`` times the loss.

@@ -299,11 +299,17 @@ def _outcome(
         "digest": job.digest,
         "metrics": job.metrics,
         "bytes_sent": live_groups.bytes_sent(),
-        "memory": None if job.memory is None else job.memory.peak,
+        "memory": _peak(job),
         "processor_seconds": processor_seconds,
         "device": str(job.device),
         "parameters": described,
     }, payload
+
+
+def _peak(job: Job) -> int | None:
+    """Return the most bytes that the rank held; None where its activations were not counted."""
+    memory = job.memory
+    return None if memory is None or not memory.counts_activations else memory.peak
 
 
 def _failure(rank: int, error: BaseException) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from workbench.recording.meter import METER_AT, METER_BYTES
 
 KINDS = tuple(
     "forward backward weight_grad optimizer load collective send recv reduce copy wait "
-    "push pull apply clock fault detect abort rebuild restore checkpoint metric".split()
+    "push pull apply clock fault detect abort rebuild restore checkpoint metric memory".split()
 )
 CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, WEIGHT_GRAD, OPTIMIZER, LOAD = range(5)

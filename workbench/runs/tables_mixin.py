@@ -1,5 +1,5 @@
-"""Tables of a run's record: bytes, calls, iterations, waits, metrics; a server's queue, gradients,
-versions; a pipeline's actions. Every column has its unit.
+"""Tables of a run's record: bytes, calls, iterations, waits, metrics, memory; a server's queue,
+gradients, versions; a pipeline's actions. Every column has its unit.
 """
 
 from __future__ import annotations
@@ -94,6 +94,27 @@ class Tables:
         from workbench.analysis.tables import metrics
 
         return metrics(self.store.scan(), name)
+
+    @checked
+    def memory(self, detail: bool = False) -> pl.DataFrame:
+        """Return the most bytes that each rank has held of each kind of memory: a row per rank and
+        kind.
+
+        rank; kind: parameters, gradients, optimizer state; where it divides them gathered
+        parameters and unreduced gradients (whole, until they are reduced); communication buffers;
+        activations, counted where the experiment has a ``memory_limit`` and by fsdp and pipeline;
+        and "all", what it held together at its peak, which is less than the sum of the others'.
+        peak_bytes; at_ns: when it first held so many. Adam's counters of steps (4 bytes a tensor)
+        are left out.
+
+        ``detail``: a row per band instead, with what one layer holds of one kind from its birth
+        until it is freed: rank; kind; layer, "" where none is known; stage, microbatch, -1 for
+        none; iteration; born_ns, freed_ns: null while it is held; born, freed: what the rank
+        computed then, or last (load, forward, backward, weight_grad, optimizer); bytes: at most.
+        """
+        from workbench.analysis.memory_tables import bands, peaks
+
+        return (bands if detail else peaks)(self.store.scan())
 
     def queue(self) -> pl.DataFrame:
         """List the pushes that servers took in, by arrival: a row per push.

@@ -44,6 +44,7 @@ _NUMBERS = (
     "seq",
 )
 _STRINGS = ("collective", "algorithm", "phase", "group")
+_COUNTED = ("metric", "memory")  # kinds of rows that are numbers, and no spans
 _LANE_ORDER = ("compute", "comm", "send", "recv", "server")
 
 
@@ -95,8 +96,9 @@ def _texts(store: Recorded, tracks: pl.DataFrame, origin: int) -> Iterator[pl.Se
         # Outer spans first where spans begin together: Perfetto nests in the order of the file.
         rows = piece.join(tracks, on=["rank", "lane"]).sort("start_ns", -pl.col("end_ns"))
         rows = rows.join(arrows, on=["rank", "lane", "seq"], how="left", maintain_order="left")
-        yield _fill(_SPAN, rows.filter(pl.col("kind") != "metric"), origin)
-        numbers = rows.filter((pl.col("kind") == "metric") & pl.col("value").is_finite())
+        counted = pl.col("kind").cast(pl.String).is_in(_COUNTED)
+        yield _fill(_SPAN, rows.filter(~counted), origin)
+        numbers = rows.filter(counted & pl.col("value").is_finite())
         yield _fill(_COUNTER, numbers, origin)
 
 

@@ -24,6 +24,7 @@ from torch.nn.utils import parameters_to_vector
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
 from workbench.rank.attempts import Attempt
+from workbench.rank.bands import BUFFERS
 from workbench.rank.batches import Minibatch, partition, portion
 from workbench.rank.job import Job
 from workbench.recording.events import CODE
@@ -168,6 +169,7 @@ def train(job: Job, config: Config) -> None:
     state, hook = _hook(config)
     parallel.register_comm_hook(*_labeled_hook(job, log, state, hook))
     optimizer = job.optimizer(model)
+    _count_buckets(job, model, config)
     if config.compression == "powersgd":
         job.keep("compression", Compression(state), "per rank")
     if job.checkpoints.resumed and not config.find_unused:
@@ -205,6 +207,12 @@ def train(job: Job, config: Config) -> None:
                 job.update(optimizer)
                 log.close(step.iteration)
     job.finish(model)
+
+
+def _count_buckets(job: Job, model: torch.nn.Module, config: Config) -> None:
+    """Count the buckets, into which gradients are copied, among what the rank holds."""
+    if job.memory is not None and not config.gradient_as_bucket_view:
+        job.memory.set(BUFFERS, sum(one.nbytes for one in model.parameters() if one.requires_grad))
 
 
 def samples(minibatch: Minibatch, rank: int, ranks: int, config: Config) -> Any:

@@ -161,5 +161,6 @@ def train(job: Job, config: Config) -> None:
 
     serves = job.run_rank < config.servers
     if serves and job.memory is not None:
-        job.memory = ServerMemory(job.run_rank, job.exp.memory_limit_bytes)
+        limit = job.exp.memory_limit_bytes
+        job.memory = ServerMemory(job.run_rank, limit, job.recorder)
     (Server if serves else Worker)(job, config).run()

@@ -17,8 +17,8 @@ from torch import nn
 import workbench as wb
 from tests.live import lenet
 from tests.pairwise import Case, first, pairwise, sampled
+from workbench.rank.layers import units
 from workbench.tasks.lenet_digits import Task as LeNet
-from workbench.training.fsdp.layers import units
 
 ITERATIONS = 15
 FACTORS: dict[str, list[Any]] = {
@@ -200,13 +200,14 @@ def test_what_is_gathered_is_held() -> None:
     (_, shards), events = recorded(2, options={"units": "whole"})
     of_rank_0 = events.filter(pl.col("rank") == 0, pl.col("iteration") == 1)
     end = of_rank_0.filter(pl.col("kind") == "forward")["end_ns"].max()
-    before = of_rank_0.filter(pl.col("end_ns") <= end).sort("end_ns")
+    metrics = pl.col("kind").cast(pl.String) == "metric"
+    before = of_rank_0.filter(metrics, pl.col("end_ns") <= end).sort("end_ns")
     held, active = (before.filter(name=name)["value"] for name in ("held", "activations"))
     assert (held - active).max() >= 2.4 * shards["layers"][0]["bytes"]
 
 
 def test_too_little_memory_is_an_error_that_names_what_is_held() -> None:
-    with pytest.raises(wb.WorkbenchError, match="gathered layers"):
+    with pytest.raises(wb.WorkbenchError, match="gathered parameters"):
         wb.run(lenet(strategy="fsdp", memory_limit="300 kB")).wait(timeout=60)
 
 

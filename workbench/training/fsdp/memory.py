@@ -11,23 +11,23 @@ from collections.abc import Iterable
 
 import torch
 
+from workbench.rank.bands import BUFFERS, GATHERED, UNREDUCED
 from workbench.rank.memory import Memory
-
-GATHERED, GRADIENTS, BUFFERS = "gathered layers", "whole gradients", "buffers"
+from workbench.recording.recorder import Recorder
 
 
 class ShardedMemory(Memory):
     """Bytes held, by kind; the sizes are those of the storages themselves."""
 
-    def __init__(self, rank: int, limit: int | None = None) -> None:
-        super().__init__(rank, limit)
-        self.fixed |= {GATHERED: 0, GRADIENTS: 0, BUFFERS: 0}
+    def __init__(
+        self, rank: int, limit: int | None = None, recorder: Recorder | None = None
+    ) -> None:
+        super().__init__(rank, limit, recorder)
+        self.fixed |= {GATHERED: 0, UNREDUCED: 0, BUFFERS: 0}
+        self.whole_bytes = 0  # of parameters of which the optimizer updates a part
 
-    def change(self, kind: str, nbytes: int) -> None:
-        """Add ``nbytes`` (negative: fewer) to the bytes of this kind."""
-        self.fixed[kind] += nbytes
-        self.fixed_bytes += nbytes
-        self.check()
+    def parameter_bytes(self) -> int:
+        return self.whole_bytes or super().parameter_bytes()
 
     def ours(self, addresses: Iterable[int]) -> None:
         """Leave these storages out of what autograd saves: they are counted already."""
@@ -36,13 +36,13 @@ class ShardedMemory(Memory):
     def not_ours(self, addresses: Iterable[int]) -> None:
         self._ours.difference_update(addresses)
 
-    def buffer(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Count this tensor for its lifetime."""
+    def buffer(self, tensor: torch.Tensor, layer: str) -> torch.Tensor:
+        """Count this tensor, a buffer of this layer's collectives, for its lifetime."""
         nbytes = tensor.untyped_storage().nbytes()
-        self.change(BUFFERS, nbytes)
-        weakref.finalize(tensor, self._released, nbytes)
+        self.change(BUFFERS, nbytes, layer)
+        weakref.finalize(tensor, self._released, nbytes, layer)
         return tensor
 
-    def _released(self, nbytes: int) -> None:
-        self.fixed[BUFFERS] -= nbytes
-        self.fixed_bytes -= nbytes
+    def _released(self, nbytes: int, layer: str) -> None:
+        # Written with the next change: this may run in between any two.
+        self._take(BUFFERS, self.bands.standing(BUFFERS, layer).nbytes - nbytes, layer)

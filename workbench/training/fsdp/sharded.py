@@ -20,9 +20,10 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from workbench.common.torch_names import all_gather_single, reduce_scatter_single
 from workbench.experiment.optimizers import states
+from workbench.rank.bands import GATHERED, UNREDUCED
+from workbench.rank.layers import REST, WHOLE, units
 from workbench.recording.events import CODE, Where, now
-from workbench.training.fsdp.layers import REST, WHOLE, units
-from workbench.training.fsdp.memory import GATHERED, GRADIENTS, ShardedMemory
+from workbench.training.fsdp.memory import ShardedMemory
 from workbench.user_code.source import split_path
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Sharded:
         use.
         """
         self.job = job
-        self.memory = job.memory = ShardedMemory(job.rank, job.exp.memory_limit_bytes)
+        limit = job.exp.memory_limit_bytes
+        self.memory = job.memory = ShardedMemory(job.run_rank, limit, job.recorder)
+        self.memory.counts_activations = True  # a page draws what is held
         self.metrics = job.metrics_group()
         if isinstance(job.exp.task, str) and not split_path(job.exp.task):
             # It warns of changing an output in place, which our tasks do not.
@@ -160,7 +163,7 @@ class Layer:
         self._addresses = [storage.data_ptr() for storage in storages]
         memory.ours(self._addresses)
         change, self._held = held - self._held, held
-        memory.change(GATHERED, change)
+        memory.change(GATHERED, change, self.name)
         lane, moment = job.recorder.lane("compute"), now()
         lane.context(where=job.recorder.where)
         lane.write(
@@ -179,12 +182,12 @@ class Layer:
             one.unsharded_param.grad for one in self.parameters if hasattr(one, "_unsharded_param")
         ]
         self._gradients = sum(grad.untyped_storage().nbytes() for grad in grads if grad is not None)
-        self.sharded.memory.change(GRADIENTS, self._gradients)
+        self.sharded.memory.change(UNREDUCED, self._gradients, self.name)
         self.sharded.note()
 
     def reduced(self) -> None:
         """Stop counting the whole gradients: FSDP has copied them into its buffer."""
-        self.sharded.memory.change(GRADIENTS, -self._gradients)
+        self.sharded.memory.change(UNREDUCED, -self._gradients, self.name)
         self._gradients = 0
 
     def values(self) -> dict[str, torch.Tensor]:
@@ -205,7 +208,7 @@ class _Comm:
 
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         result = torch.empty(*size, dtype=dtype, device=device)
-        return self.layer.sharded.memory.buffer(result)
+        return self.layer.sharded.memory.buffer(result, self.layer.name)
 
 
 class Gather(_Comm):

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import torch
 
+from workbench.rank.bands import GRADIENTS, PARAMETERS, SENT
 from workbench.rank.memory import Memory
-
-SENT = "being sent"
+from workbench.recording.recorder import Recorder
 
 
 class Held(Protocol):
@@ -39,14 +39,16 @@ class ServerMemory(Memory):
     def remedy(self) -> str:
         return "Take more servers or fewer workers, or raise the limit"
 
-    def __init__(self, rank: int, limit: int | None = None) -> None:
-        super().__init__(rank, limit)
+    def __init__(
+        self, rank: int, limit: int | None = None, recorder: Recorder | None = None
+    ) -> None:
+        super().__init__(rank, limit, recorder)
         self.fixed |= {SENT: 0}
         self._shards: weakref.WeakSet[Held] = weakref.WeakSet()
 
     def watch(self, parameters: Iterable[torch.Tensor], *optimizers: torch.optim.Optimizer) -> None:
         """Count the optimizers' state: the parameters are those of shards."""
-        self._optimizers += optimizers
+        self._optimizers |= {weakref.ref(one): (-1, 0) for one in optimizers}
 
     def add(self, shard: Held) -> None:
         """Count what this shard holds, as long as it exists."""
@@ -55,13 +57,14 @@ class ServerMemory(Memory):
 
     def weigh_gradients(self) -> int:
         """Return the bytes held now."""
-        for kind in ("parameters", SENT, "gradients"):
-            self.fixed[kind] = 0
+        held = dict.fromkeys((PARAMETERS, SENT, GRADIENTS), 0)
         for shard in self._shards:
             values = shard.values_n.nbytes
-            self.fixed["parameters"] += values
-            self.fixed[SENT] += values * shard.buffers
-            self.fixed["gradients"] += values * len(shard.inbox)
-        self.fixed_bytes = sum(self.fixed.values())
+            held[PARAMETERS] += values
+            held[SENT] += values * shard.buffers
+            held[GRADIENTS] += values * len(shard.inbox)
+        for kind, nbytes in held.items():
+            self._take(kind, nbytes)
+        self.write()
         self.check()
         return self.held

@@ -22,6 +22,7 @@ from workbench.checkpoints.rows import Rows
 from workbench.common.errors import WorkbenchError
 from workbench.process_group.direct import irecv, isend
 from workbench.rank.attempts import Attempt
+from workbench.rank.bands import BUFFERS
 from workbench.rank.batches import portion
 from workbench.rank.take_over import Before
 from workbench.recording.events import CODE, Where, now
@@ -71,7 +72,7 @@ class Worker:
         self.grads = [Section(self.flat.grads_N, one, room) for one in self.ranges]
         if job.memory is not None:
             copies = [one for one in (*self.values, *self.grads) if not one.is_view]
-            job.memory.fixed["buffers"] = sum(one.section_n.nbytes for one in copies)
+            job.memory.set(BUFFERS, sum(one.section_n.nbytes for one in copies))
             job.memory.watch(self.model.parameters())
         self.versions = [0] * len(self.servers)
         self.clocks: list[list[int]] = []  # of all workers, as each server tells them

@@ -62,6 +62,7 @@ class Pipeline:
                 group = job.group(f"replicas {place}", range(place, job.ranks, self.ranks))
                 self.mates = group if place == self.place else self.mates
         self.memory = job.memory = job.memory or Memory(job.rank)
+        self.memory.counts_activations = True  # of stages
         self.pads = job.exp.pads_ns
         self.buddies = Buddies(job, config.buddy_every)
         self._build(config)
@@ -253,6 +254,7 @@ class Pipeline:
     def _note(self, stage: Stage, where: Where) -> None:
         """Record what the stage holds after an action."""
         recorder = self.job.recorder
+        self.memory.write()
         if recorder.active:
             lane, moment, metric = recorder.lane("compute"), now(), CODE["metric"]
             lane.context(where=where)

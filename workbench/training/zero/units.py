@@ -23,8 +23,9 @@ from torch import nn
 from workbench.checkpoints.parts import tensors
 from workbench.checkpoints.rows import Rows
 from workbench.common.torch_names import all_gather_single, reduce_scatter_single
-from workbench.training.fsdp.layers import REST, WHOLE, units
-from workbench.training.fsdp.memory import GRADIENTS, ShardedMemory
+from workbench.rank.bands import UNREDUCED
+from workbench.rank.layers import REST, WHOLE, units
+from workbench.training.fsdp.memory import ShardedMemory
 
 if TYPE_CHECKING:
     from workbench.rank.job import Job
@@ -125,15 +126,16 @@ class Zero:
         self._sends = True  # does this backward pass reduce?
         memory = None
         if job.memory is not None:
-            memory = job.memory = ShardedMemory(job.run_rank, job.exp.memory_limit_bytes)
+            limit = job.exp.memory_limit_bytes
+            memory = job.memory = ShardedMemory(job.run_rank, limit, job.recorder)
+            memory.whole_bytes = sum(unit.nbytes for unit in self.units)
         self.memory = memory
         job.keep("model", tensors(self._kept), "divided")
         slices = [value for unit in self.units for value, _ in unit.slices.values()]
         self.optimizer = job.optimizer(slices, scope="divided")
         if memory is not None:
             memory.ours(unit.flat.untyped_storage().data_ptr() for unit in self.units)
-            others = sum(unit.nbytes for unit in self.units) - memory.fixed["parameters"]
-            memory.change("parameters", others)
+            memory.follow(self.model)
         for unit in self.units:
             for _, parameter in unit.parameters:
                 held: Any = parameter  # torch has no types for these two
@@ -162,7 +164,7 @@ class Zero:
         for unit in self.units:
             if self.level == 1:
                 if unit.gradient is None:
-                    self._count(unit.nbytes - unit.updated_bytes)
+                    self._count(unit, unit.nbytes - unit.updated_bytes)
                 unit.hold_gradient()
             unit.hold_reduced(unit.gradient)
 
@@ -208,7 +210,7 @@ class Zero:
 
     def _hold(self, unit: Unit) -> None:
         unit.hold_gradient()
-        self._count(unit.nbytes)
+        self._count(unit, unit.nbytes)
 
     def _launch(self) -> None:
         """Reduce the units whose gradients are there: in one order on all ranks."""
@@ -234,12 +236,12 @@ class Zero:
             assert unit.gradient is not None
             unit.reduced += unit.gradient[unit.own.start : unit.own.stop]
             unit.drop_gradient()
-            self._count(-unit.nbytes)
+            self._count(unit, -unit.nbytes)
 
-    def _count(self, nbytes: int) -> None:
-        """Count so many bytes of gradients that are not reduced yet."""
+    def _count(self, unit: Unit, nbytes: int) -> None:
+        """Count so many bytes of a unit's gradients that are not reduced yet."""
         if self.memory is not None:
-            self.memory.change(GRADIENTS, nbytes)
+            self.memory.change(UNREDUCED, nbytes, unit.name)
 
 
 def _by_layer(model: nn.Module, by: str) -> Iterator[tuple[str, Named]]:

@@ -43,7 +43,7 @@ _PART = np.array(
 )
 _CODES = np.array([CODE[kind] for kind in PARTS])
 _RAREST = 1 << 20
-_THINNED = [CODE["metric"], CODE["clock"]]
+_THINNED = [CODE["metric"], CODE["clock"], CODE["memory"]]
 Numbers = npt.NDArray[np.int64]
 
 

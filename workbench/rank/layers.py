@@ -1,4 +1,4 @@
-"""The layers of a model that are gathered together, each a unit of ``fully_shard``."""
+"""The layers of a model, by name: units that are gathered together, and all of them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def units(model: nn.Module, by: str) -> list[tuple[str, nn.Module]]:
     if not result:
         result = [(name, one) for name, one in model.named_children() if _has_parameters(one)]
     return _unshared(model, result)
+
+
+def layers(model: nn.Module) -> dict[nn.Module, str]:
+    """Return the names of all modules in the model's outermost containers, with parameters or
+    without, each once; of a model without containers of its children.
+    """
+    result: dict[nn.Module, str] = {}
+    for name, module in _members(model, "") or model.named_children():
+        result.setdefault(module, name)
+    return result
 
 
 def _members(module: nn.Module, name: str) -> list[tuple[str, nn.Module]]:

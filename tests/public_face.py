@@ -26,6 +26,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "versions": {"at_ms": "real?"},
     "waits": {"iteration": "number?"},
     "critical_path": {"iteration": "number?"},
+    "what_if": {"links": "nothing?", "compute": "nothing?"},
 }
 STEERING: dict[str, dict[str, str]] = {
     "freeze": {"rank": "rank"},

@@ -167,6 +167,7 @@ displays.provide(
     page="workbench.views.replay:to_html",
     panel="workbench.interface.app:stage",
     trials="workbench.studies.rank_trials:trials_of",
+    proof="workbench.studies.proof:prove",
 )
 
 

@@ -35,6 +35,7 @@ MAIN, COMM, SEND, RECV = "main", "comm", "send", "recv"
 INPUT = {"forward": "activation", "backward": "gradient"}  # what a pass of a pipeline receives
 PASS_OF = {name: kind for kind, name in INPUT.items()}
 LATE = 300_000  # ns after its arrival: a receive so late was posted late
+HASTE = 200_000  # ns before its arrival: its link was faster than its pace says
 NEAR = 16  # spans of a chain that are looked at
 
 Pace = Callable[[int, int], tuple[int, float]]  # of a link: latency in ns, ns per byte
@@ -60,7 +61,8 @@ class Ends:
 class Dependencies:
     """``moments``, and which arcs a change of the experiment changes: of a link's latency, of its
     bandwidth with the bytes, of a rank's computing by row. ``lost``: receives whose send was not
-    recorded; ``early``: those that began before it, by clocks that differ.
+    recorded; ``early``: those that began before it, by clocks that differ; ``hasty``: those that
+    began before it can have arrived, by the pace of its link.
     """
 
     moments: Moments
@@ -68,9 +70,11 @@ class Dependencies:
     latency: dict[Way, list[int]] = field(default_factory=lambda: defaultdict(list))
     bandwidth: dict[Way, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     computes: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
+    enclosed: int = 0  # ns of calls that block, inside of rows of computing
     messages: int = 0
     lost: int = 0
     early: int = 0
+    hasty: int = 0
 
 
 class _Chain:
@@ -182,12 +186,18 @@ class Builder:
                 about = Activity(span.rank, span.kind, span.name, span.peer, span.seq, span.queued)
                 arc = self.moments.join(ends.start, ends.end, span.end - span.start, about)
                 if span.kind in COMPUTES:
-                    rows = self.result.computes[span.rank]
-                    if not span.continues:
-                        rows.append([])
-                    rows[-1].append(arc)
+                    self._in_row(span, arc)
             if span.chain[0] == MAIN and span.kind in COMPUTES:
                 self.result.ends.setdefault(span.iteration, []).append((span.rank, ends.end))
+
+    def _in_row(self, span: Span, arc: int) -> None:
+        rows = self.result.computes[span.rank]
+        if not span.continues:
+            rows.append([])
+        elif rows[-1]:
+            before = self.moments.arcs[rows[-1][-1]].target
+            self.result.enclosed += span.start - self.moments.recorded[before]
+        rows[-1].append(arc)
 
     def _flow(self, span: Span, taker: Span) -> None:
         if "slots" not in self.without and taker.end <= span.start and id(taker) in self._of:
@@ -206,6 +216,7 @@ class Builder:
         writing = Activity(span.rank, span.kind, span.name, span.peer, span.seq)
         moments.join(ends.departs, ends.end, span.end - departs, writing)
         arrives = departs + latency if received is None else min(departs + latency, received)
+        self.result.hasty += received is not None and received + HASTE < departs + latency
         flying = Activity(span.rank, "link", LATENCY, span.peer, span.seq)
         ends.arrives = moments.add(max(arrives, departs))
         arc = moments.join(ends.departs, ends.arrives, max(arrives, departs) - departs, flying)

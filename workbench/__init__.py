@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from workbench.studies.crossover.calibrate import calibrate
     from workbench.studies.crossover.crossover import crossover
     from workbench.studies.drift.drift import drift
+    from workbench.studies.fits import fits
     from workbench.studies.interval.study import interval
     from workbench.studies.partition import Partition, partition
     from workbench.studies.planning import Planned, plan
@@ -136,6 +137,7 @@ __all__ = [
     "crossover",
     "drift",
     "exercise",
+    "fits",
     "grade",
     "guess",
     "interval",

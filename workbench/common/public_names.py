@@ -31,6 +31,7 @@ LATER = {name: ("experiment.spec", name) for name in _OF_A_SPEC.split()} | {
     "drift": ("studies.drift.drift", "drift"),
     "exercise": ("exercises.catalogue", "exercise"),
     "grade": ("exercises.grade", "grade"),
+    "fits": ("studies.fits", "fits"),
     "guess": ("exercises.guess", "guess"),
     "progress": ("exercises.progress", "progress"),
     "interval": ("studies.interval.study", "interval"),

@@ -14,6 +14,7 @@ Beside its traits, a strategy's file may define functions that the driver calls 
     prepare(exp, config)                  what is worked out before any rank starts
     check_survivors(config, same_ranks)   raises SpecError for options that need every rank
     missing_role(config, ranks, members)  the role that none of these ranks plays, or ""
+    holds(config)                         how ranks hold the model: a Rule of formulas/memory.py
 
 A function of such a name that has other parameters is the file's own, and is not called.
 """
@@ -41,6 +42,7 @@ _PARAMETERS = {
     "prepare": ("exp", "config"),
     "check_survivors": ("config", "same_ranks"),
     "missing_role": ("config", "ranks", "members"),
+    "holds": ("config",),
 }
 
 

@@ -65,8 +65,10 @@ class Held:
         if not of[0]:
             del memory.refers[self.address]
             memory.activations -= self.nbytes
-            of[1].nbytes -= self.nbytes
-            memory.bands.changed[of[1]] = None  # written later: this may run in between any two
+            band = of[1]
+            band.nbytes -= self.nbytes
+            memory.bands.changed[band] = None  # written later: this may run in between any two
+            memory.freed |= not band.nbytes
 
 
 class Memory:
@@ -95,6 +97,7 @@ class Memory:
         self.fixed_bytes = 0
         self.refers: dict[int, list[Any]] = {}  # how many, and their band, by address of a storage
         self.bands = Bands(recorder)
+        self.freed = False  # has a layer let go of all its activations, and is it not written?
         self.layer = ""  # of the forward that runs now,
         self.band: Band | None = None  # and its band
         self._parameters: dict[int, tuple[torch.Tensor, int]] = {}  # by id, with its bytes
@@ -172,6 +175,7 @@ class Memory:
 
     def write(self) -> None:
         """Write a row for each band that has changed."""
+        self.freed = False
         if self.bands.changed:
             self.bands.write({**self.fixed, ACTIVATIONS: self.activations})
 
@@ -215,7 +219,11 @@ class Memory:
         key = id(parameter)
         if key in self._parameters and key not in self._with_gradient:
             self._with_gradient.add(key)
-            self.change(GRADIENTS, self._parameters[key][1])
+            before = self.bands.standing(GRADIENTS, "").nbytes
+            self._take(GRADIENTS, before + self._parameters[key][1])
+        if self.freed or self.held > self.peak:  # not for each parameter: a row costs microseconds
+            self.write()
+            self.check()
 
     def check(self) -> None:
         """Note how much is held, and check it against the limit."""

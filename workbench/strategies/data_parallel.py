@@ -15,6 +15,7 @@ from torch import nn
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
+from workbench.formulas.memory import Rule
 from workbench.rank.attempts import Attempt
 from workbench.rank.batches import held, partition
 from workbench.rank.job import Job
@@ -44,6 +45,11 @@ def check_survivors(config: Config, same_ranks: bool) -> None:
             "are lost with the rank that has them: take examples='shared', or recovery='replace'",
             config.examples,
         )
+
+
+def holds(config: Config) -> Rule:
+    """Return that every rank holds all."""
+    return Rule()
 
 
 def train(job: Job, config: Config) -> None:

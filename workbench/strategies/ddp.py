@@ -23,6 +23,7 @@ from torch.nn.utils import parameters_to_vector
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
+from workbench.formulas.memory import Rule
 from workbench.rank.attempts import Attempt
 from workbench.rank.bands import BUFFERS
 from workbench.rank.batches import Minibatch, partition, portion
@@ -146,6 +147,17 @@ def _start_alike(model: torch.nn.Module, job: Job) -> None:
             own.copy_(part.view_as(own))
         for buffer in model.buffers():
             dist.broadcast(buffer, 0, group=job.metrics_group())
+
+
+def holds(config: Config) -> Rule:
+    """Return that every rank holds all, and the gradients once more in buckets. Raises SpecError
+    for ranks that take unequal shares.
+    """
+    for name in ("shares", "runs_out"):
+        if getattr(config, name) is not None:
+            why = "wb.fits has no formula for ranks that take unequal shares"
+            raise SpecError.at(f"options.{name}", why, getattr(config, name))
+    return Rule(accumulate=config.accumulate, buckets=not config.gradient_as_bucket_view)
 
 
 def train(job: Job, config: Config) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
+from workbench.formulas.memory import Rule
 from workbench.rank.attempts import Attempt
 from workbench.rank.job import Job
 from workbench.tasks._environments import plays
@@ -76,6 +77,11 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
     if is_played(exp):
         check_task(exp)
     return {}
+
+
+def holds(config: Config) -> Rule:
+    """Return that the one rank holds all."""
+    return Rule()
 
 
 def train(job: Job, config: Config) -> None:

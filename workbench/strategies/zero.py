@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
+from workbench.formulas.memory import Rule
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -79,6 +80,11 @@ def check(exp: Experiment, config: Config) -> None:
 
 def check_survivors(config: Config, same_ranks: bool) -> None:
     """Accept any option: a lost rank's part comes from the next rank's copy."""
+
+
+def holds(config: Config) -> Rule:
+    """Return what is divided, and into which units."""
+    return Rule(level=config.zero, units=config.units, accumulate=config.accumulate)
 
 
 def train(job: Job, config: Config) -> None:

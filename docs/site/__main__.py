@@ -33,6 +33,7 @@ GUIDES = {  # file of docs/ -> how the menu calls it
     "slurm": "Slurm",
     "ray": "Ray",
     "spark": "Spark",
+    "critical_path": "The critical path",
     "event_table": "The event table",
     "channel_security": "Security of the channel between hosts",
 }

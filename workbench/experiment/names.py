@@ -20,13 +20,13 @@ def known(folder: str, prefix: str = "", also: tuple[str, ...] = ()) -> AfterVal
         if isinstance(value, Source):
             return value
         if place := split_path(value):
-            names = source.names_defined(source.text_of(folder, value), str(place[0]))
-            if place[1] not in names:
-                near = nearest(place[1], names)
+            definitions = source.names_defined(source.text_of(folder, value), str(place[0]))
+            if place[1] not in definitions:
+                near = nearest(place[1], definitions)
                 raise SpecError.at(
                     (),
-                    f"{place[0]} defines no {place[1]}{near}. It has: {listed(names)}",
-                    allowed=names,
+                    f"{place[0]} defines no {place[1]}{near}. It has: {listed(definitions)}",
+                    allowed=definitions,
                 )
             return value
         names = [*source.available(folder, prefix), *also]

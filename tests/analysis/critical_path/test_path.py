@@ -100,13 +100,29 @@ def test_a_rank_late_in_its_backward_pass_is_named_although_all_have_the_same() 
     assert 2 * UNIT in slack
 
 
+def test_calls_that_are_all_that_is_known_of_a_job_name_the_rank_that_came_last() -> None:
+    """An observed job: no message and no pass is recorded, and iterations are counted."""
+    rows = [one for one in operations() if one["kind"] != "forward"]
+    rows += [{**one, "iteration": 0} for one in rows if one["kind"] == "optimizer"]
+    for one in rows:
+        if one["kind"] == "optimizer":
+            at = 7 * UNIT if one["iteration"] else 0
+            one["start_ns"], one["end_ns"] = at, at + 1
+    path = critical_path(table(rows), {"ok": "True"}, 1)
+    assert path is not None and not path.computes
+    assert path.causes["cause"][0] == "rank 0 between its calls"
+    assert path.causes["ms"][0] == pytest.approx(5, rel=1e-3)
+
+
 def test_a_job_whose_computing_was_not_recorded_says_so() -> None:
     rows = [{**one, "iteration": -1} for one in operations() if one["kind"] == "collective"]
     path = critical_path(table(rows), {})
     assert path is not None and path.iteration == -1
-    assert path.unseen == ("Computing was not recorded: time between calls is in no row.",)
-    assert path.words.startswith("The record took 4 ms")
-    assert path.segments["rank"][-1] in (0, 1)
+    assert path.unseen == ("Computing was not recorded: what ranks do between calls is in no row.",)
+    assert path.words == (
+        "The record took 4 ms. Of its critical path, 50% is calls on rank 1 and 50% is rank 0 "
+        "between its calls."
+    )
 
 
 def test_lost_rows_are_said() -> None:

@@ -173,7 +173,7 @@ class Builder:
         boxes: dict[tuple[object, ...], list[Span]] = defaultdict(list)
         takers = {id(send): self._by_id[one] for one, send in sends.items()}
         for span in self.spans.work:
-            ends = Ends(self.moments.add(span.start), self.moments.add(span.end))
+            ends = Ends(*(self.moments.add(ns, span.rank) for ns in (span.start, span.end)))
             self._of[id(span)] = ends
             if span.kind == "send":
                 plane = span.rank, span.peer, span.group, span.collective == POINT_TO_POINT

@@ -14,7 +14,7 @@ import polars as pl
 
 from workbench.analysis.critical_path.moments import COMPUTES
 from workbench.analysis.critical_path.spans import UNTRAINED
-from workbench.analysis.time_spent import MOST_ROWS
+from workbench.analysis.time_spent import MOST_ROWS, TRAINS
 
 p = pl.col
 
@@ -48,8 +48,8 @@ def iterations_of(events: pl.LazyFrame, metadata: Mapping[str, str]) -> Iteratio
     whole = lasts & (p("group").cast(pl.String) != UNTRAINED)
     computing = events.filter(whole, kind.is_in(COMPUTES) & (kind != "metric"))
     rows = _by_rank(computing)
-    computes = rows.height > 0
-    if not computes:
+    computes = computing.filter(kind.is_in(TRAINS)).head(1).collect().height > 0
+    if not rows.height:
         rows = _by_rank(events.filter(whole, kind == "collective"))
     numbered = rows.filter(p("iteration") >= 0)
     rows = numbered if numbered.height else rows
@@ -75,6 +75,12 @@ def _by_rank(rows: pl.LazyFrame) -> pl.DataFrame:
 def window(events: pl.LazyFrame, begin_ns: int, end_ns: int) -> pl.LazyFrame:
     """Return the rows that began in a span of time."""
     return events.filter(p("start_ns").is_between(begin_ns, end_ns))
+
+
+def newest_rows(events: pl.LazyFrame, begin_ns: int) -> int:
+    """Return from when on the newest MOST_ROWS rows began, ``begin_ns`` at the earliest."""
+    starts = events.select("start_ns").top_k(MOST_ROWS, by="start_ns").select(p("start_ns").min())
+    return max(begin_ns, int(starts.collect().item() or 0))
 
 
 def middle(events: pl.LazyFrame, known: Iterations) -> tuple[int, int]:

@@ -62,14 +62,16 @@ class Moments:
 
     def __init__(self) -> None:
         self.recorded: list[int] = []
+        self.ranks: list[int] = []  # of each moment
         self.arcs: list[Arc] = []
         self.ns: list[int] = []  # the length of each arc
         self._into: list[list[int]] = []  # arcs that end at a moment
         self._order: list[int] = []
 
-    def add(self, ns: int) -> int:
-        """Add a moment that was recorded at ``ns``; return its number."""
+    def add(self, ns: int, rank: int = -1) -> int:
+        """Add a moment of a rank that was recorded at ``ns``; return its number."""
         self.recorded.append(ns)
+        self.ranks.append(rank)
         self._into.append([])
         return len(self.recorded) - 1
 

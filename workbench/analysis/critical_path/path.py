@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 
 from workbench.analysis.critical_path.dependencies import Builder, Dependencies, Pace, unpaced
-from workbench.analysis.critical_path.iterations import iterations_of, window
+from workbench.analysis.critical_path.iterations import iterations_of, newest_rows, window
 from workbench.analysis.critical_path.moments import COMPUTES, NEVER, Activity, Moments
 from workbench.analysis.critical_path.spans import spans_of
-from workbench.analysis.time_spent import QUEUED
+from workbench.analysis.time_spent import MOST_ROWS, QUEUED
 from workbench.common.errors import SpecError
 from workbench.common.names import enumerated
 from workbench.common.units import counted
@@ -67,7 +67,8 @@ class CriticalPath:
     the path, with slack_ns: how much longer it can take without delaying the iteration's end.
     ``core``: the share of the path in which ranks waited for a core, at most; 0 where computing is
     padded.
-    ``unseen``: sentences on what the record does not show.
+    ``unseen``: sentences on what the record does not show. ``computes``: whether computing was
+    recorded; else a gap is what a rank did between its calls.
     """
 
     iteration: int
@@ -75,6 +76,7 @@ class CriticalPath:
     slack: pl.DataFrame
     core: float = 0.0
     unseen: tuple[str, ...] = ()
+    computes: bool = True
 
     @property
     def ms(self) -> float:
@@ -93,7 +95,12 @@ class CriticalPath:
             .agg(pl.col("ms", "share").sum())
             .sort("ms", "kind", "rank", "peer", descending=[True, False, False, False])
         )
-        words = [cause_of(*row) for row in table.select("kind", "rank", "peer").iter_rows()]
+        words = [
+            f"rank {rank} between its calls"
+            if kind == "gap" and rank >= 0 and not self.computes
+            else cause_of(kind, rank, peer)
+            for kind, rank, peer in table.select("kind", "rank", "peer").iter_rows()
+        ]
         return table.select(pl.Series("cause", words, pl.String), pl.all())
 
     @property
@@ -104,15 +111,16 @@ class CriticalPath:
     @property
     def words(self) -> str:
         """The path in a sentence or two."""
-        table = self.causes.filter(pl.col("kind") != "gap")
+        table = self.causes
+        table = table.filter(pl.col("kind") != "gap") if self.computes else table
         named = [
-            f"{share:.0%} {cause}"
+            f"{share:.0%} is {cause}"
             for cause, share in table.head(NAMED).select("cause", "share").iter_rows()
             if share >= LITTLE
         ]
         what = f"Iteration {self.iteration + 1}" if self.iteration >= 0 else "The record"
-        parts = [*named, f"{self.gap:.0%} in no row"]
-        says = f"{what} took {self.ms:.4g} ms: its critical path is {enumerated(parts)}."
+        parts = [*named, f"{self.gap:.0%} is in no row"] if self.computes or not named else named
+        says = f"{what} took {self.ms:.4g} ms. Of its critical path, {enumerated(parts)}."
         queued = f" For up to {self.core:.0%} of it ranks waited for a core."
         return says + queued if self.core >= MUCH_CORE else says
 
@@ -150,7 +158,10 @@ def critical_path(
         )
     begin, end = ends
     before = known.find(which - 1)
-    part = window(rows, min(begin, before[0] if before else begin), end)
+    first = min(begin, before[0] if before else begin)
+    if which < 0:
+        begin = first = newest_rows(rows, begin)
+    part = window(rows, first, end)
     result = Builder(spans_of(part), pace_of(metadata), since=begin).build()
     stops = _stops(rows, metadata)
     unseen = [*_lacks(result, dropped), *([] if known.computes else [_UNCOMPUTED])]
@@ -161,10 +172,12 @@ def critical_path(
     slack = _slack(result, times, [last] if last is not None else [], path, begin)
     padded = settings(metadata).get("pad_compute")  # a wait for a core ends within the pad
     core = 0.0 if padded else _core(part, result.moments, path, segments, which)
-    return CriticalPath(which, segments, slack, core, tuple(unseen))
+    if which < 0 and begin > ends[0]:
+        unseen.append(f"Of a long record the newest {MOST_ROWS:,} rows were followed.")
+    return CriticalPath(which, segments, slack, core, tuple(unseen), known.computes)
 
 
-_UNCOMPUTED = "Computing was not recorded: time between calls is in no row."
+_UNCOMPUTED = "Computing was not recorded: what ranks do between calls is in no row."
 
 
 def pace_of(metadata: Mapping[str, str]) -> Pace:
@@ -213,8 +226,8 @@ def _last(result: Dependencies, iteration: int, end: int) -> int | None:
     known = [one for one in ends if recorded[one] == end] or ends
     if known:
         return max(known, key=lambda one: recorded[one])
-    at = [one for one, ns in enumerate(recorded) if ns == end]
-    return at[-1] if at else None
+    at = [one for one, ns in enumerate(recorded) if ns <= end]
+    return max(at, key=lambda one: recorded[one], default=None)
 
 
 def _segments(
@@ -230,7 +243,9 @@ def _segments(
             continue
         start = max(times[arc.source], begin)
         if start > at:  # the path's first moment needs none that was recorded
-            parts.append((Activity(arc.activity.rank, "gap", "before the first row"), at, start))
+            parts.append(
+                (Activity(moments.ranks[arc.source], "gap", "before the first row"), at, start)
+            )
         parts.append((arc.activity, start, times[arc.target]))
         at = times[arc.target]
     if at < end:
@@ -312,6 +327,8 @@ def cause_of(kind: str, rank: int, peer: int) -> str:
         return f"link {rank} → {peer}"
     if kind == "gap":
         return f"in no row, on rank {rank}" if rank >= 0 else "in no row"
+    if kind == "collective":
+        return f"calls on rank {rank}"
     if kind == "fault":
         return f"rank {rank}, which was frozen"
     if kind == "hold":

@@ -209,8 +209,13 @@ def place() -> Path:
     """Return the file of this user's measured costs."""
     if (path := environment.text("WORKBENCH_COSTS")) not in ("", SHIPPED):
         return Path(path).expanduser()
+    return cache_folder() / "costs.json"
+
+
+def cache_folder() -> Path:
+    """Return the folder of files on this machine that runs of this user keep."""
     home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "workbench" / "costs.json"
+    return (Path(home) if home else Path.home() / ".cache") / "workbench"
 
 
 def default_costs() -> str:

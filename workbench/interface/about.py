@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from workbench import native
+from workbench.studies.calibration import summary
 
 
 @dataclass(frozen=True)
 class About:
-    """Versions, the machine, and what moves messages: "C", or "Python" and why."""
+    """Versions, the machine, what moves messages ("C", or "Python" and why), and how well
+    predictions of ``run.what_if`` have done.
+    """
 
     workbench: str
     python: str
@@ -20,6 +23,7 @@ class About:
     machine: str
     mover: str
     why: str = ""  # the reason for Python's mover; the compiled one needs none
+    predictions: str = ""  # how well those that were proven have done on this machine
 
     def __str__(self) -> str:
         lines = {
@@ -28,14 +32,16 @@ class About:
             "torch": self.torch,
             "machine": self.machine,
             "mover": self.mover + (f": {self.why}" if self.why else ""),
+            "predictions": self.predictions,
         }
-        return "\n".join(f"{title:<10} {text}" for title, text in lines.items())
+        return "\n".join(f"{title:<11} {text}" for title, text in lines.items())
 
     __repr__ = __str__
 
 
 def about() -> About:
-    """Say which versions are here, on what machine, and which mover runs.
+    """Say which versions are here, on what machine, which mover runs, and how well predictions that
+    were proven have done.
 
     A mover moves messages, writes their records and reads them for the driver: the compiled one, in
     C, or Python's, where that was not compiled or ``WORKBENCH_MOVER=python`` is set.
@@ -48,6 +54,7 @@ def about() -> About:
         f"{platform.system()} on {platform.machine()}, {cores} core{'s' * (cores > 1)}",
         native.name(),
         native.reason(),
+        summary(),
     )
 
 

@@ -5,6 +5,7 @@
 A slower rank is run with wb.Slow, which lengthens its passes at their ends: what is measured is
 compared with what is predicted of that. All ranks that compute faster or slower by the same factor
 are run with another pad. One faster rank, or one whose passes hold calls that block, cannot be run.
+Each proof is kept (calibration.py), and wb.about() says how well predictions have done here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from workbench.experiment.network import Link, Network
 from workbench.experiment.spec import Experiment, Slow
 from workbench.runs.provable import Provable
 from workbench.runs.run import start
+from workbench.studies.calibration import keep
 
 BASE, CHANGED = "base", "changed"
 LITTLE = 0.05  # of computing: calls inside of it that count for nothing
@@ -101,7 +103,20 @@ def prove(prediction: Provable, repeats: int) -> Proof:
         run = start(changed if number % 2 else exp)
         run.wait(progress=False)
         rows.append((number, which, Retimer(run.store.scan(), run.store.metadata).base_ms))
-    return Proof(expected, pl.DataFrame(rows, TRIES, orient="row"))
+    proof = Proof(expected, pl.DataFrame(rows, TRIES, orient="row"))
+    keep(
+        {
+            "change": expected.changes.words,
+            "ms": expected.ms,
+            "low": expected.low,
+            "high": expected.high,
+            "measured_ms": proof.measured_ms,
+            "predicted_from_ms": expected.base_ms,
+            "base_ms": proof.base_ms,
+            "runs": len(rows),
+        }
+    )
+    return proof
 
 
 def with_changes(exp: Experiment, changes: Changes, retimer: Retimer) -> tuple[Experiment, bool]:

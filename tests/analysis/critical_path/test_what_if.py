@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from workbench.common.errors import SpecError
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.store.holds import note_hold
+from workbench.studies import calibration
 
 LATENCY = wb.Network(latency="1 ms")
 LONG = 12  # iterations
@@ -179,7 +182,11 @@ def test_changes_of_what_is_not_there_are_refused(links: Any, compute: Any) -> N
         retimer().predict(changes_of(links, compute))
 
 
-def test_a_prediction_is_proven_by_running_both() -> None:
+def test_a_prediction_is_proven_by_running_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert wb.about().predictions == "none proven here yet"
     exp = lenet(ranks=2, iterations=7, pad_compute="15 ms", network=LATENCY)
     run = wb.run(exp)
     run.wait(timeout=PATIENCE)
@@ -187,8 +194,26 @@ def test_a_prediction_is_proven_by_running_both() -> None:
     assert proof.table["experiment"].to_list() == ["base", "changed"]
     assert proof.measured_ms > proof.base_ms + 40
     assert f"easured {proof.measured_ms:.4g} ms" in proof.words
+    (line,) = calibration.place().read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["measured_ms"] == proof.measured_ms
     with pytest.raises(SpecError, match="no rank can be made faster"):
         run.what_if(compute={0: 0.5}).prove()
     job = Loaded(Store.from_frame(table(EVEN)))
     with pytest.raises(SpecError, match="no experiment"):
         job.what_if(compute={0: 2}).prove()
+
+
+def test_proofs_are_counted_and_damaged_lines_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for measured, low, high in ((100, 95, 105), (93, 90, 110), (50, 95, 105)):
+        calibration.keep({"ms": 100, "low": low, "high": high, "measured_ms": measured})
+    calibration.keep({"ms": None, "low": None, "high": None, "measured_ms": 3})
+    with calibration.place().open("a", encoding="utf-8") as file:
+        file.write("{\n[1]\n")
+    words = "3 proven here: 1 within 5%, 2 within 10%, 2 inside of their interval"
+    assert calibration.summary() == words and words in str(wb.about())
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/none")
+    calibration.keep({"ms": 1})
+    assert calibration.summary() == "none proven here yet"

@@ -37,7 +37,7 @@ export const KEYS = [
       ["Tab", "to the next rank, button or list"],
       ["Enter", "choose it; once more: change it"],
       ["Escape", "close a panel, or end the walk"],
-      ["Ctrl-Z", "take back what was last done to the ranks"],
+      ["Ctrl-Z", "take back what you did last, step by step"],
       ["?", "open or close this sheet"],
     ],
   ],

@@ -48,7 +48,8 @@ export function listenToKeys(stage) {
   const { root } = stage;
   const listen = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.composedPath()[0]);
-    const undoes = (event.ctrlKey || event.metaKey) && event.key === "z" && stage.acts.count;
+    const done = stage.acts.count || stage.known.run?.trials?.names.length;
+    const undoes = (event.ctrlKey || event.metaKey) && event.key === "z" && done;
     if (undoes && !target.closest("input:not([type=range]), textarea")) {
       event.preventDefault();
       event.stopPropagation();

@@ -1,12 +1,14 @@
 // @ts-check
 /**
- * Sliders above the picture of a run that goes on: latency and bandwidth of all its links. They act on the
- * ranks at once, as a link that is dragged does, and are taken back as that is.
+ * Knobs above the picture: those of the next run (next_run.js), and of a run that goes on the latency and
+ * bandwidth of all its links. These act on the ranks at once, as a link that is dragged does, and are
+ * taken back as that is.
  *
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/player.js").Known} Known
  */
 import { BANDWIDTHS, LATENCIES, allLinks, onlyWatches, whyNot } from "../engine/actions.js";
+import { NextRun } from "./next_run.js";
 import { piece } from "./targets.js";
 
 const MOST = 16; // ranks whose links are changed at once (views/pages/commands.py)
@@ -48,17 +50,18 @@ export class Knobs {
       label.append(`${title} `, input, " ", now);
       return { what, values, input, now, label, show };
     });
-    this.row.append(
-      piece("b", "", "All links"),
-      ...this.knobs.map(({ label }) => label),
-      this.undo,
-      this.answer,
-    );
+    this.links = piece("span", "wb-next");
+    this.links.append(piece("b", "", "All links"), ...this.knobs.map(({ label }) => label));
+    this.next = new NextRun(stage, (answer) => this.#say(answer));
+    this.row.setAttribute("aria-label", "Knobs");
+    this.row.append(this.next.body, this.links, this.undo, this.answer);
   }
 
-  /** Take back what was last done to the ranks, here or in a card. */
+  /** Take back what was last done: to the ranks, here or in a card; then the newest run. */
   async takeBack() {
-    this.#say(await this.stage.acts.takeBack());
+    const { acts, known } = this.stage;
+    const ofRanks = acts.count || !known.run?.trials?.names.length;
+    this.#say(await (ofRanks ? acts.takeBack() : this.stage.act("undo_trial", {})));
   }
 
   /** @param {{ok: boolean, words: string}} answer */
@@ -70,10 +73,13 @@ export class Knobs {
 
   /** As the links are now. @param {Known} known */
   say(known) {
-    const { stage, row, undo } = this;
+    const { stage, row, undo, links, next } = this;
     const ranks = known.run?.ranks ?? 0;
-    row.hidden = !!whyNot(known) || onlyWatches(stage) || ranks < 2 || ranks > MOST;
-    if (row.hidden) return;
+    links.hidden = !!whyNot(known) || onlyWatches(stage) || ranks < 2 || ranks > MOST;
+    const turned = next.say(known);
+    row.hidden = links.hidden && !turned;
+    if (links.hidden) undo.hidden = true;
+    if (links.hidden) return;
     undo.hidden = !stage.acts.count;
     if (performance.now() - this.asked < 1000) return;
     const all = allLinks(known);

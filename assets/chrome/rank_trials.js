@@ -159,7 +159,7 @@ export class RankTrials {
     keep.onclick = () => this.close(true);
     run.onclick = async () => {
       this.asked = true;
-      const { ok, words } = await this.stage.act("run_with_ranks", { ranks });
+      const { ok, words } = await this.stage.act("run_with", { ranks });
       this.#answer(ok, words);
       row.hidden = ok;
     };

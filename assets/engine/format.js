@@ -142,6 +142,12 @@ export function badge({ known, call: ownCall, current, live, held }, behind, pla
   return parts.join(" · ");
 }
 
+/** "fc1.weight" is "fc1, weight", "7.bias" is "layer 7, bias"; other names stay. @param {string} name */
+export function parameterLabel(name) {
+  const [, layer = "", kind = ""] = name.match(/^([\w.]+)\.(weight|bias)$/) ?? [];
+  return kind ? `${/^\d+$/.test(layer) ? "layer " : ""}${layer}, ${kind}` : name;
+}
+
 /** What goes from rank to rank in a call. @param {{collective: string} | null | undefined} call */
 export const pieceName = (call) => (call?.collective === "p2p" ? "message" : "chunk");
 

@@ -206,10 +206,12 @@ export function horizon(iterations, done) {
  * @param {number} width
  * @param {number} height
  * @param {number} iterations  of the run, -1 if unknown
- * @param {Losses} losses @returns {LossAxes}
+ * @param {Losses} losses @param {number} [most]  a loss that has its place, too
+ * @returns {LossAxes}
  */
-export function lossAxes(width, height, iterations, losses) {
-  const high = Number.isFinite(losses.high) && losses.high > 0 ? roundUp(losses.high * 1.02) : 2;
+export function lossAxes(width, height, iterations, losses, most = -Infinity) {
+  const top = Math.max(losses.high, most);
+  const high = Number.isFinite(top) && top > 0 ? roundUp(top * 1.02) : 2;
   const low = losses.low < 0 ? -roundUp(-losses.low) : 0;
   const span = horizon(iterations, losses.last + 1);
   return {

@@ -6,9 +6,11 @@
  * @typedef {{ranks: number, words: string}} Offer  how many ranks the next run can have, 0 none; why
  *   not one more, or one less, "" where it can
  * @typedef {{names: string[], at: 0 | 1 | "both", starting: string, words: string,
- *   refused: boolean, more?: Offer, fewer?: Offer, links?: boolean}} Trials  names: of the run before
+ *   refused: boolean, more?: Offer, fewer?: Offer, links?: boolean, knobs?: Knob[]}} Trials  names: of the run before
  *   and the one after; at: which is shown; starting: the name of one that is about to start, "" none;
  *   links: whether it can run with another link
+ * @typedef {{name: string, label: string, now: string | number, values: (string | number)[]}} Knob
+ * @typedef {{name: string, losses: [number, number][]}} Ghost  of the run before: iteration, loss
  * @typedef {import("./player.js").Known} Known
  * @typedef {import("./actions.js").Target} Target
  */
@@ -38,6 +40,15 @@ export function offerWords(known, { ranks, words }) {
     "on one axis."
   );
 }
+
+/** What can be turned for the next run; nothing while it starts. @param {Known} known @returns {Knob[]} */
+export const knobsOf = ({ run }) => (run?.trials?.starting ? [] : (run?.trials?.knobs ?? []));
+
+/** A value as people write it. @param {string | number} value */
+export const knobWords = (value) => String(value).replaceAll("_", "-");
+
+/** The losses of the run before, drawn behind those of this one. @param {Known} known @returns {Ghost | null} */
+export const ghostOf = ({ run }) => run?.ghost ?? null;
 
 /** Whether the run can be run again with another link. @param {Known} known */
 export const offersLinks = ({ run }) => !!run?.trials?.links;

@@ -83,6 +83,10 @@ def test_choices_are_the_files_of_the_folders_and_say_what_they_are() -> None:
     assert by_name["all_reduce"].choices == (*algorithms, "auto")
     assert by_name["all_reduce"].docs["ring"].startswith("Ring all-reduce: reduce-scatter, then")
     assert by_name["optimizer"].choices == ("sgd", "adam", "adamw", "adagrad")
+    assert by_name["strategy"].labels["data_parallel"] == "Data parallel"
+    assert by_name["strategy"].labels["local_sgd"] == "Local SGD"
+    assert by_name["task"].labels["lenet_digits"] == "LeNet-5 on handwritten digits"
+    assert by_name["all_reduce"].labels["all_to_all"] == "all-to-all"
 
 
 def test_what_a_newcomer_needs_is_not_folded_away() -> None:

@@ -4,6 +4,7 @@ import { nothing, receive } from "../../assets/engine/page_state.js";
 import { openCall } from "../../assets/engine/model.js";
 import { AT_START, tell } from "../../assets/engine/player.js";
 import {
+  parameterLabel,
   badge,
   bytes,
   counted,
@@ -183,4 +184,17 @@ test("ticks are round, inside, and few", () => {
     ["0", "50 µs", "100 µs"],
   );
   assert.deepEqual(ticks(0, 8), [{ t: 0, label: "0" }]);
+});
+
+test("a parameter is called by its layer and what it is there; other names stay", () => {
+  for (const [name, label] of [
+    ["fc1.weight", "fc1, weight"],
+    ["7.bias", "layer 7, bias"],
+    ["blocks.0.attention.weight", "blocks.0.attention, weight"],
+    ["bucket 3", "bucket 3"],
+    ["weight", "weight"],
+    ["planned", "planned"],
+    ["", ""],
+  ])
+    assert.equal(parameterLabel(name), label);
 });

@@ -2,12 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   againWords,
+  ghostOf,
+  knobWords,
+  knobsOf,
   isForNextRun,
   offerOf,
   offerWords,
   offersLinks,
   trialWords,
 } from "../../assets/engine/trials.js";
+import { drawGhost } from "../../assets/drawing/ghost_line.js";
+import { lossAxes } from "../../assets/engine/losses.js";
+import { INK, canvas } from "./canvas.js";
 
 const known = (/** @type {any} */ trials, state = "running") =>
   /** @type {any} */ ({ state, run: { ranks: 4, trials } });
@@ -52,4 +58,31 @@ test("of a run that was asked for: that it starts, then how it went", () => {
     /^The run with link 0 → 1 at 1 ms starts/,
   );
   assert.equal(trialWords(known({ starting: "", words: "All places are taken." })).length, 21);
+});
+
+test("the next run's knobs are offered, but not while one starts, nor in a replay", () => {
+  const knobs = [{ name: "ranks", label: "Ranks", now: 4, values: [2, 4] }];
+  assert.equal(knobsOf(known({ knobs, starting: "" })), knobs);
+  for (const trials of [null, { knobs, starting: "5 ranks" }, { starting: "", at: "both" }])
+    assert.deepEqual(knobsOf(known(trials)), []);
+  assert.deepEqual(["all_to_all", 4].map(knobWords), ["all-to-all", "4"]);
+});
+
+test("the losses of the run before are drawn within the axes of both, and end where the axis ends", () => {
+  const losses = /** @type {[number, number][]} */ ([0, 1, 2, 3, 8].map((i) => [i, 9 - i]));
+  const ghost = ghostOf(/** @type {any} */ ({ run: { ghost: { name: "2 ranks", losses } } }));
+  const axes = lossAxes(500, 180, 4, /** @type {any} */ ({ high: 2, low: 0, last: 3 }), 9);
+  const g = canvas();
+  drawGhost(g, INK, "sans-serif", axes, /** @type {any} */ (ghost));
+  const lines = g.drawn.filter(({ kind, dashed }) => kind === "line" && dashed);
+  assert.equal(lines.length, 3, "iteration 9 is beyond the axis");
+  for (const { x1, y1, x2, y2 } of lines) {
+    for (const x of [x1, x2]) assert.ok(x >= axes.x0 && x <= axes.x1, `${x}`);
+    for (const y of [y1, y2]) assert.ok(y >= axes.y1 && y <= axes.y0, `${y}`);
+  }
+  assert.ok(
+    g.drawn.some(({ kind }) => kind === "text"),
+    "its name",
+  );
+  assert.equal(ghostOf(known(null)), null);
 });

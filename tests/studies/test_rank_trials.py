@@ -14,9 +14,17 @@ import pytest
 import workbench as wb
 from tests.live import LONG, PATIENCE, lenet, training, until
 from tests.page import Client
+from workbench.analysis.curves import select
 from workbench.common.errors import WorkbenchError
-from workbench.studies.changed_experiment import MOST_RANKS, names_of, offer, with_link
-from workbench.studies.rank_trials import RankTrials, as_it_was
+from workbench.studies.changed_experiment import (
+    MOST_RANKS,
+    knobs,
+    names_of,
+    offer,
+    with_knob,
+    with_link,
+)
+from workbench.studies.rank_trials import MOST_POINTS, RankTrials, as_it_was
 from workbench.views.jupyter import Stage
 from workbench.views.packing import Message
 from workbench.views.pages.commands import obey
@@ -74,6 +82,36 @@ def test_the_spec_decides_what_is_offered_and_a_refusal_is_one_sentence(
     for each in offers:
         if each["ranks"]:
             assert exp.replace(ranks=each["ranks"]).ranks == each["ranks"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"ranks": 4}, ["ranks", "all_reduce"]),
+        ({"ranks": 3, "all_reduce": "tree"}, ["ranks", "all_reduce"]),
+        (
+            {"ranks": 2, "strategy": "pipeline", "task": "mlp_layers"},
+            ["ranks", "microbatches"],
+        ),
+        ({"ranks": 4, "strategy": "parameter_server"}, ["ranks"]),
+        ({"ranks": 1, "strategy": "sequential"}, []),
+    ],
+)
+def test_a_knob_has_the_values_that_can_be_and_both_runs_are_called_by_it(
+    fields: dict[str, Any], names: list[str]
+) -> None:
+    exp = wb.Experiment(**fields)
+    assert [knob["name"] for knob in knobs(exp)] == names
+    for knob in knobs(exp):
+        assert knob["now"] in knob["values"] and len(knob["values"]) > 1
+        for value in set(knob["values"]) - {knob["now"]}:
+            after = with_knob(exp, **{knob["name"]: value})
+            called = names_of(exp, after)
+            assert called and called == (names_of(after, exp) or ())[::-1]
+            assert str(value) in called[1] and str(knob["now"]) in called[0]
+    for wrong in ({"ranks": "many"}, {"ranks": 0}, {"seed": 1}, {"ranks": 2, "all_reduce": "tree"}):
+        with pytest.raises(WorkbenchError):
+            with_knob(exp, **wrong)
 
 
 SLOW = {(0, 1): wb.Link(latency="5 ms", bandwidth="1 Gbit/s")}
@@ -183,8 +221,8 @@ def test_a_live_run_ends_the_next_one_runs_and_both_are_side_by_side_until_undon
         stage._handle_custom_msg({"type": "do", "id": token, "verb": verb, "args": args}, [])
         return client.answers.pop(token)
 
-    assert not ask("run_with_ranks", ranks="many")["ok"]
-    answer = ask("run_with_ranks", ranks=3)
+    assert not ask("run_with", ranks="many")["ok"]
+    answer = ask("run_with", ranks=3)
     assert answer["ok"] and "This run ends" in answer["words"], answer
     client.until(
         lambda: client.last["run"]["ranks"] == 3 and client.last["counters"]["iteration"] > 5,
@@ -192,6 +230,11 @@ def test_a_live_run_ends_the_next_one_runs_and_both_are_side_by_side_until_undon
     )
     assert run.done and run.result.ok
     assert client.last["run"]["trials"]["names"] == ["2 ranks", "3 ranks"]
+    ghosts = [header["run"]["ghost"] for header in client.headers if "ghost" in header["run"]]
+    assert [ghost["name"] for ghost in ghosts] == ["2 ranks"], "once, with the first message"
+    before = select(run.store, "loss").group_by("iteration").agg(pl.mean("loss"))
+    assert {tuple(point) for point in ghosts[0]["losses"]} <= set(before.rows())
+    assert len(ghosts[0]["losses"]) <= MOST_POINTS
     stage._handle_custom_msg({"type": "do", "id": 1, "verb": "stop", "args": {}}, [])
     client.until(lambda: client.last["run"].get("pair"), PATIENCE)
     pair = client.last["run"]
@@ -223,7 +266,7 @@ def test_a_run_that_cannot_start_is_said_and_the_picture_stays() -> None:
             turns.append("facts")
 
     trials = RankTrials(Host(), run)
-    trials.obey("run_with_ranks", {"ranks": 3})
+    trials.obey("run_with", {"ranks": 3})
     until(lambda: turns, 20, "its refusal")
     assert turns == ["facts"] and trials.facts["refused"] and trials.facts["starting"] == ""
     assert trials.facts["words"] == "All places are taken."
@@ -236,7 +279,7 @@ def test_a_page_that_only_watches_starts_nothing() -> None:
     stage = Stage(run, readonly=True)
     client = listening(stage)
     assert client.last["run"]["trials"] is None
-    message = {"type": "do", "id": 1, "verb": "run_with_ranks", "args": {"ranks": 3}}
+    message = {"type": "do", "id": 1, "verb": "run_with", "args": {"ranks": 3}}
     stage._handle_custom_msg(message, [])
     assert client.answers[1]["words"] == "No run can be started from this page."
     assert not obey(run, message)["ok"]  # it is not a command to ranks

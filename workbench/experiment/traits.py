@@ -134,6 +134,11 @@ def traits_of(strategy: str | Source) -> Traits:
     return _read(code, function, source.shown(strategy))
 
 
+def title_of(strategy: str) -> str:
+    """Return the name of a strategy's file as people write it."""
+    return known_traits(strategy).title or strategy.replace("_", " ").capitalize()
+
+
 def known_traits(strategy: str | Source) -> Traits:
     """Return a strategy's traits; the defaults where its source is gone, as that of a saved run."""
     try:

@@ -8,6 +8,7 @@ shown_value()    what a field shows of a value of an Experiment
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any
 from workbench.common import syntax
 from workbench.experiment import options as form_options
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import title_of
 from workbench.interface import lines as form_lines
 from workbench.interface.fault_lines import FAULT_PHRASES
 from workbench.interface.form_labels import (
@@ -43,6 +45,7 @@ class Field:
     unit: str = ""
     choices: tuple[str, ...] = ()
     docs: Mapping[str, str] = field(default_factory=dict)  # a choice -> what it is, in a line
+    labels: Mapping[str, str] = field(default_factory=dict)  # a choice -> as people write it
     takes_path: bool = False  # of a choice: a path to Python code is a value as well
     suggestions: tuple[str, ...] = ()  # of a text: values to pick from; others are typed
     phrases: tuple[str, ...] = ()  # of lines: such to begin with
@@ -145,6 +148,7 @@ def _option_field(
     choices, docs = option.choices, dict[str, str]()
     if option.folder:
         choices, docs = _files(option.folder, "", ())
+    labels = {name: label_of(name) for name in choices}
     return Field(
         name=f"options.{option.name}",
         label=label,
@@ -155,6 +159,7 @@ def _option_field(
         unit=unit,
         choices=choices,
         docs=docs,
+        labels=labels,
         takes_path=bool(option.folder),
         suggestions=SUGGESTIONS.get(option.name, ()),
         optional=option.default is None,
@@ -197,6 +202,7 @@ def _field(name: str, about: Mapping[str, Any], default: Any) -> Field:
         unit=unit,
         choices=choices,
         docs=docs,
+        labels={one: label_of(one, name, docs.get(one, "")) for one in choices},
         takes_path=name in _FOLDERS,
         phrases=_PHRASES.get(name, ()),
         suggestions=FIELD_SUGGESTIONS.get(name, ()),
@@ -224,6 +230,15 @@ def _files(
     """
     names = source.available(folder, prefix)
     return (*names, *also), {name: _doc_of(folder, name, prefix) for name in names}
+
+
+def label_of(choice: str, field: str = "", doc: str = "") -> str:
+    """Return a choice as people write it: a strategy's title, how a task's docstring begins."""
+    if field == "strategy":
+        return title_of(choice)
+    if field == "task" and doc:
+        return re.split(r"[:,.] ", doc.rstrip("."))[0]
+    return choice.replace("_", "-")
 
 
 @cache

@@ -1,24 +1,34 @@
-"""One change of an experiment: one rank more or less, or another link; what the two are called.
+"""One change of an experiment: other ranks, another algorithm, other microbatches, or another link;
+what the two are called.
 
 offer(exp, 1)                                    -> {"ranks": 5, "words": ""}
+with_knob(exp, all_reduce="naive")               -> the same, with another algorithm
 with_link(exp, 0, 1, bandwidth="10 Mbit/s")      -> the same, but for the link from 0 to 1
 names_of(exp, that)                  -> ("link 0 → 1 unlimited", "link 0 → 1 at 10 Mbit/s")
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from workbench.choosing.choose import algorithms
 from workbench.common import topology
 from workbench.common.arguments import Bandwidth, Duration, Rank, checked
 from workbench.common.errors import SpecError
 from workbench.common.units import counted, micro
 from workbench.experiment.network import Link, Network
+from workbench.experiment.options import options_of
 from workbench.experiment.spec import Experiment
+from workbench.experiment.traits import known_traits
 from workbench.views.pages.facts import in_a_line
 
 MOST_RANKS = 64
 MOST_TRIES = 8  # numbers of ranks that are tried after one that cannot be
+_MICROBATCHES = "microbatches"
+_LABELS = {"ranks": "Ranks", "all_reduce": "All-reduce", _MICROBATCHES: "Microbatches"}
+_RANKS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # that a knob tries
+_POWERS = (1, 2, 4, 8, 16, 32)
 Ends = tuple[int, int]  # of a link: from this rank to that one
 
 
@@ -38,6 +48,53 @@ def offer(exp: Experiment, step: int) -> dict[str, Any]:
             return {"ranks": ranks, "words": words}
     bound = f"{MOST_RANKS} ranks at most" if step > 0 else "at least one rank"
     return {"ranks": 0, "words": words or f"A run has {bound}."}
+
+
+def knobs(exp: Experiment) -> list[dict[str, Any]]:
+    """Return what of an experiment can be turned for its next run: name, label, the value now, and
+    the values that can be.
+    """
+    now: dict[str, Any] = {"ranks": exp.ranks}
+    tried: dict[str, Iterable[Any]] = {"ranks": _RANKS}
+    if (
+        exp.ranks > 1
+        and isinstance(exp.all_reduce, str)
+        and known_traits(exp.strategy).messages == "all_reduce"
+    ):
+        now["all_reduce"] = exp.all_reduce
+        tried["all_reduce"] = ("auto", *algorithms("all_reduce"))
+    if _MICROBATCHES in options_of(exp.strategy):
+        default = options_of(exp.strategy)[_MICROBATCHES].default
+        now[_MICROBATCHES] = exp.options.get(_MICROBATCHES, default)
+        tried[_MICROBATCHES] = _POWERS
+    result = []
+    for name, value in now.items():
+        others = (one for one in tried[name] if one == value or _can_be(exp, {name: one}))
+        values = [*dict.fromkeys(others), *([] if value in tried[name] else [value])]
+        if len(values) > 1:
+            if all(isinstance(one, int) for one in values):
+                values.sort()
+            result.append({"name": name, "label": _LABELS[name], "now": value, "values": values})
+    return result
+
+
+def _can_be(exp: Experiment, change: dict[str, Any]) -> bool:
+    try:
+        with_knob(exp, **change)
+    except SpecError:
+        return False
+    return True
+
+
+def with_knob(exp: Experiment, **change: Any) -> Experiment:
+    """Return the experiment with one other value of ``ranks``, ``all_reduce`` or ``microbatches``.
+    Raises SpecError if that cannot be.
+    """
+    if len(change) != 1 or (name := next(iter(change))) not in _LABELS:
+        raise SpecError(f"One of {', '.join(_LABELS)} can be changed at a time.")
+    if name == _MICROBATCHES:
+        return exp.replace(options={**exp.options, **change})
+    return exp.replace(**change)
 
 
 def can_change_links(exp: Experiment) -> bool:
@@ -90,13 +147,16 @@ def _beside_usual(network: Network, ends: Ends, latency: str | None, bandwidth: 
 
 
 def names_of(before: Experiment, after: Experiment) -> tuple[str, str] | None:
-    """Return how two experiments are called that differ in their ranks alone, or in one link alone
+    """Return how two experiments are called that differ in one knob alone, or in one link alone
     (in both of its directions, too); None where they differ in anything else, or not at all.
     """
     try:
-        if before.ranks != after.ranks:
-            alike = before.replace(ranks=after.ranks) == after
-            return (_ranks(before.ranks), _ranks(after.ranks)) if alike else None
+        for name, words in _WORDS.items():
+            one, other = _knob(before, name), _knob(after, name)
+            if None in (one, other) or one == other:
+                continue
+            alike = with_knob(before, **{name: other}) == with_knob(after, **{name: other})
+            return (words(one), words(other)) if alike else None
         if before.replace(network=_with_links(before.network, dict(after.network.links))) != after:
             return None
     except SpecError:
@@ -110,6 +170,14 @@ def names_of(before: Experiment, after: Experiment) -> tuple[str, str] | None:
         )
         return _link_names(before, after, there, "↔") if same else None
     return _link_names(before, after, changed[0], "→") if len(changed) == 1 else None
+
+
+def _knob(exp: Experiment, name: str) -> Any:
+    """Return the value of a knob; None where the experiment says none."""
+    if name == _MICROBATCHES:
+        option = options_of(exp.strategy).get(name)
+        return exp.options.get(name, option and option.default)
+    return getattr(exp, name)
 
 
 def _link_names(before: Experiment, after: Experiment, ends: Ends, arrow: str) -> tuple[str, str]:
@@ -156,3 +224,10 @@ def _reason(error: SpecError) -> str:
 
 def _ranks(ranks: int) -> str:
     return counted(ranks, "rank")
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "ranks": _ranks,
+    "all_reduce": lambda name: f"all-reduce {name}",
+    _MICROBATCHES: lambda count: counted(count, "microbatch"),
+}

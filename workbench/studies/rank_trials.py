@@ -1,5 +1,5 @@
-"""One rank more, one less, another link: the experiment of a picture once more, before and after
-side by side.
+"""Other ranks, another algorithm, other microbatches, another link: the experiment of a picture
+once more, before and after side by side.
 
     + on the picture -> the same experiment with 5 ranks runs -> 4 ranks | 5 ranks | side by side
     a link is dragged, and *Run again with this link* -> the same, before and after named by it
@@ -26,10 +26,18 @@ from workbench.experiment.spec import Experiment
 from workbench.runs.loaded import Loaded
 from workbench.store.event_store import Store
 from workbench.store.link_faults import CUT, LINK
-from workbench.studies.changed_experiment import can_change_links, names_of, offer, with_link
+from workbench.studies.changed_experiment import (
+    can_change_links,
+    knobs,
+    names_of,
+    offer,
+    with_knob,
+    with_link,
+)
 from workbench.studies.side_by_side import SideBySide, pair_of
 from workbench.views.pages.facts import in_a_line
 
+MOST_POINTS = 400  # of a curve that a page is sent
 ENDS_IN = 60.0  # seconds in which a run that was stopped ends
 BOTH = "both"
 
@@ -50,8 +58,8 @@ class Host(Protocol):
 
 
 class RankTrials:
-    """The runs of one picture, oldest first: each differs from the one before in its number of
-    ranks alone, or in one link.
+    """The runs of one picture, oldest first: each differs from the one before in one knob alone, or
+    in one link.
     """
 
     def __init__(self, host: Host, *runs: Any) -> None:
@@ -86,6 +94,15 @@ class RankTrials:
         }
 
     @property
+    def ghost(self) -> dict[str, Any] | None:
+        """The losses of the run before the newest, which a page draws behind the newest one's."""
+        if self.single or self._at != len(self._runs) - 1:
+            return None
+        losses = select(self._runs[-2].store, "loss").group_by("iteration").agg(pl.mean("loss"))
+        thin = losses.sort("iteration").gather_every(1 + losses.height // MOST_POINTS)
+        return {"name": self._names_now()[0], "losses": thin.select("iteration", "loss").rows()}
+
+    @property
     def single(self) -> bool:
         """Whether there is one run, and none to compare it with."""
         return len(self._runs) < 2
@@ -99,7 +116,7 @@ class RankTrials:
     def _offer(self, exp: Experiment) -> dict[str, Any]:
         if self._offered is None or self._offered[0] is not exp:
             ways = {"more": offer(exp, 1), "fewer": offer(exp, -1)}
-            self._offered = exp, {**ways, "links": can_change_links(exp)}
+            self._offered = exp, {**ways, "links": can_change_links(exp), "knobs": knobs(exp)}
         return self._offered[1]
 
     # ---- what the page asks for
@@ -107,11 +124,8 @@ class RankTrials:
     def obey(self, verb: str, args: Mapping[str, Any]) -> str:
         """Do what the page asks for; return the answer. Raises WorkbenchError in words."""
         newest = self._runs[-1].experiment
-        if verb == "run_with_ranks":
-            ranks = args.get("ranks")
-            if not isinstance(ranks, int) or isinstance(ranks, bool):
-                raise SpecError(f"The number of ranks is a whole number, not {short(ranks)}.")
-            return self.run_again(newest.replace(ranks=ranks))
+        if verb == "run_with":
+            return self.run_again(with_knob(newest, **args))
         if verb == "run_with_link":
             return self.run_again(with_link(newest, **args))
         if verb == "show_trial":

@@ -28,6 +28,7 @@ import {
   duration,
   isPlanned,
   lastedWords,
+  parameterLabel,
   pieceName,
   sentence,
 } from "../../engine/format.js";
@@ -142,6 +143,24 @@ function brokenOffWords(known, call, { holdings }, t) {
 }
 
 /**
+ * Where the ranks stand that the reader holds, and which chunk came last: what a step did.
+ * @param {number[]} standing @param {number} n  ranks of the call
+ * @param {NonNullable<Look["call"]>} call @param {number} t
+ */
+function heldWords(standing, n, call, t) {
+  const others = n - standing.length;
+  const one = standing.length === 1;
+  const where = `${ranksOf(standing)} ${one ? `stands before its` : "stand before their"} next chunk`;
+  const rest = others && standing.length ? `, the other${others === 1 ? " waits" : "s wait"}` : "";
+  const came = call.flights.filter(({ end }) => end <= t).sort((a, b) => a.end - b.end);
+  const last = came.at(-1);
+  return (
+    `You hold the ranks: ${where}${rest}.` +
+    (last ? ` Newest: ${pieceName(call)} ${last.chunk} from rank ${last.from} to ${last.to}.` : "")
+  );
+}
+
+/**
  * Who holds up whom, in numbers; before that, what is wrong.
  * @param {Look} look @param {Reading | null} reading @param {Frame | null} frame
  */
@@ -155,13 +174,7 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
   const n = reading.holdings.ranks.length;
   const { slowest, ideal } = reading;
   const { held, standing } = known.control ?? { held: false, standing: [] };
-  if (held && live && known.state === "running")
-    return (
-      "You hold the ranks: " +
-      `${standing.length === n ? `all ${n}` : `${standing.length} of ${n}`} ` +
-      `${standing.length === 1 ? "stands" : "stand"} at the edge of a chunk. This is what ` +
-      "each of them holds by now."
-    );
+  if (held && live && known.state === "running") return heldWords(standing, n, call, frame.t);
   if (call.collective === "p2p") return messagesSentence(reading, frame.t);
   const broken = brokenOffWords(known, call, reading, call.start + frame.t);
   if (broken) return broken;
@@ -233,7 +246,7 @@ export function collectiveSentence({ known, call, live, t }, reading, frame) {
       : call.nbytes < 0 && !call.complete
         ? "what each has"
         : "nothing"; // a row of the whole call is written at its end
-  const whole = size + (call.name && !isPlanned(call) ? ` (${call.name})` : "");
+  const whole = size + (call.name && !isPlanned(call) ? ` (${parameterLabel(call.name)})` : "");
   const moved = `${deedWords(call.collective, n, reading.holdings.root, whole, call.complete)}${call.complete ? ` in ${duration(span)}` : `, for ${lastedWords(span, known)}`}`;
   if (!longest || (longest.end - longest.start) * 10 < span) return `${moved}; no rank waits long.`;
   return (
@@ -269,7 +282,7 @@ export function middleFact(reading, known) {
     const [low, high] = [Math.min(...took), Math.max(...took)].map(duration);
     if (took.length)
       lines.push(
-        `a ${pieceName(call)}${size ? ` of ${bytes(size)}` : ""} takes`,
+        `a ${pieceName(call)}${size ? ` of ${bytes(size)}` : ""} ${held ? "takes" : "usually takes"}`,
         low === high ? low : `${low} to ${high}`,
       );
   }

@@ -23,6 +23,8 @@ import {
 } from "../../engine/losses.js";
 import { isOver, nowOf } from "../../engine/player.js";
 import { circleOf, drawCircle, underCircle } from "../../drawing/rank_circle.js";
+import { drawGhost } from "../../drawing/ghost_line.js";
+import { ghostOf } from "../../engine/trials.js";
 import { serversOf } from "../../engine/run_graph.js";
 import { iterationThen } from "../../engine/iteration_then.js";
 import { onlyWatches } from "../../engine/actions.js";
@@ -150,6 +152,7 @@ class Overview {
       this.lossHeight,
       iterationsShown(known, losses),
       losses,
+      Math.max(...(ghostOf(known)?.losses ?? []).map(([, loss]) => loss)),
     );
   }
 
@@ -312,6 +315,7 @@ class Overview {
     const w = loss.clientWidth;
     const height = this.lossHeight;
     const { shown, newest } = this.at;
+    const ghost = ghostOf(known);
     const drawn = [
       w,
       height,
@@ -324,10 +328,12 @@ class Overview {
       held,
       isOver(known),
       known.run?.iterations,
+      ghost?.name,
     ].join();
     if (drawn === this.drawn.loss || !w) return;
     this.drawn.loss = drawn;
-    drawLoss(stage.paper(loss, w, height), ink, font, this.#axes(), losses, {
+    const g = stage.paper(loss, w, height);
+    drawLoss(g, ink, font, this.#axes(), losses, {
       shown,
       newest,
       colour: ink[this.colour] ?? ink.ink,
@@ -335,6 +341,7 @@ class Overview {
       held,
       over: isOver(known),
     });
+    if (ghost) drawGhost(g, ink, font, this.#axes(), ghost);
   }
 }
 

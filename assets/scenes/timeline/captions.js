@@ -18,7 +18,7 @@
 import { scriptWords } from "./script_steps.js";
 import { spentParts } from "./step_facts.js";
 import { SPANS } from "./density.js";
-import { bytes, counted, duration, grouped } from "../../engine/format.js";
+import { bytes, counted, duration, grouped, parameterLabel } from "../../engine/format.js";
 
 export const RECENT = 8; // iterations that are judged
 const SURE = { least: 3, most: 0.75, longer: 1.1, ahead: 1.05 };
@@ -387,7 +387,7 @@ export function chosenWords(table, head, t0, within = "") {
   const size = head.nbytes > 0 ? `, ${bytes(head.nbytes)}` : "";
   const moment = (/** @type {number} */ t) => duration(Math.max(0, t - t0));
   const what =
-    `${head.name || callName(head.collective, "")} (${within ? `${within}; ` : ""}number ` +
+    `${parameterLabel(head.name) || callName(head.collective, "")} (${within ? `${within}; ` : ""}number ` +
     `${grouped(head.op)}${size})`;
   if (order.length < 2) return `${what} took ${duration(head.end - head.start)}`;
   const [first, begin] = order[0];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -116,7 +116,7 @@ class Entry(w.VBox):
         known = [*self._known, *(one for one in [value] if one not in self._known)]
         if self._options != known:
             self._options = known
-            self.input.options = [*((_shown(one), one) for one in known), *_another(self.field)]
+            self.input.options = _entries(self.field, known)
 
     def _touched(self) -> None:
         self._fold()
@@ -152,7 +152,7 @@ def _input(field: Field, looks: Looks) -> Any:
     make = partial(looks.make, description=field.label)
     typed: dict[str, Any] = {"continuous_update": False}
     if known := field.choices or field.suggestions:
-        return make(w.Dropdown, options=[*((_shown(one), one) for one in known), *_another(field)])
+        return make(w.Dropdown, options=_entries(field, known))
     if field.kind == "bool":
         return make(w.Checkbox, indent=False)
     if field.lines > 1:
@@ -176,10 +176,15 @@ def _example(field: Field) -> str:
     return field.example or ("left out" if field.optional else "")
 
 
-def _shown(choice: Any) -> str:
-    return (
-        f"{choice.name} (yours)" if isinstance(choice, Source) else str(choice) or "as the others"
-    )
+def _entries(field: Field, known: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return the entries of a list: what each is called, and its value."""
+    return [*((_shown(one, field.labels), one) for one in known), *_another(field)]
+
+
+def _shown(choice: Any, labels: Mapping[str, str]) -> str:
+    if isinstance(choice, Source):
+        return f"{choice.name} (yours)"
+    return labels.get(choice, str(choice)) or "as the others"
 
 
 class Sheet(w.VBox):

@@ -16,7 +16,7 @@ Send = Callable[[Message], None]
 Ready = Callable[[], bool]
 Start = Callable[[Mapping[str, Any]], str]  # a page's wish to start a run; returns words
 
-TRIAL_VERBS = ("run_with_ranks", "run_with_link", "show_trial", "undo_trial")
+TRIAL_VERBS = ("run_with", "run_with_link", "show_trial", "undo_trial")
 MOST_KNOWN = 64  # commands whose answers are kept, in case they are sent again
 LONGEST_TOKEN = 64  # characters: a stranger's page may send what it likes
 MOST_LATER = 32 << 20  # bytes that a page may be behind; then it goes on with the newest rows
@@ -36,12 +36,12 @@ class Server(Protocol):
 
 
 class Trials(Protocol):
-    """The runs beside a page's own: the same experiment with another number of ranks, or with
-    another link.
-    """
+    """The runs beside a page's own: the same experiment with another knob or another link."""
 
     @property
     def facts(self) -> dict[str, Any]: ...
+    @property
+    def ghost(self) -> dict[str, Any] | None: ...
     def obey(self, verb: str, args: Mapping[str, Any]) -> str: ...
 
 
@@ -227,6 +227,8 @@ class Page:
             }
             if self._seq == 1 and self.walk:
                 run["walk"] = self.walk
+            if self._seq == 1 and self._trials and (ghost := self._trials.ghost):
+                run["ghost"] = ghost
             own = {"seq": self._seq, "run": run, "counters": {"older": self._older}}
             message = message.to_page(own)
         try:

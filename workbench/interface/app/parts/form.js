@@ -17,7 +17,7 @@ const PATIENCE_MS = 15_000; // with an answer; then the click may be done again
 
 /**
  * @typedef {{name: string, label: string, group: string, kind: string, help: string, unit: string,
- *   choices: string[], docs: Record<string, string>, suggestions: string[], phrases: string[],
+ *   choices: string[], docs: Record<string, string>, labels: Record<string, string>, suggestions: string[], phrases: string[],
  *   maximum: number | null, optional: boolean, lines: number, advanced: boolean,
  *   strategies: string[], policies: string[]}} Field
  * @typedef {{name: string, words: string, group: string, pictures: Record<string, string>}} Preset
@@ -218,7 +218,9 @@ class Form {
             ? h(
                 "select",
                 common,
-                ...field.choices.map((choice) => h("option", { value: choice }, choice)),
+                ...field.choices.map((choice) =>
+                  h("option", { value: choice }, field.labels[choice] ?? choice),
+                ),
               )
             : field.lines > 1
               ? h("textarea", { ...common, rows: field.lines, spellcheck: "false" })

@@ -36,8 +36,10 @@ export function feedView(body, stage) {
   let follows = true;
   let seen = LIVE; // the line at a held view's moment
   const items = /** @type {WeakMap<Line, HTMLElement>} */ (new WeakMap());
-  list.onscroll = () =>
-    seen === LIVE && (follows = list.scrollTop + list.clientHeight > list.scrollHeight - 12);
+  list.onscroll = () => {
+    list.classList.toggle("scrolled", list.scrollTop > 2); // the line at its head may be cut: it fades
+    if (seen === LIVE) follows = list.scrollTop + list.clientHeight > list.scrollHeight - 12;
+  };
   list.onkeydown = (event) => {
     const li = /** @type {HTMLElement} */ (event.target).closest("li");
     const next = { ArrowUp: li?.previousElementSibling, ArrowDown: li?.nextElementSibling }[

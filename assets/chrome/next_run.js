@@ -8,6 +8,7 @@
  * @typedef {import("../engine/trials.js").Knob} Knob
  */
 import { knobWords, knobsOf, trialWords } from "../engine/trials.js";
+import { isOver } from "../engine/player.js";
 import { piece } from "./targets.js";
 
 export class NextRun {
@@ -16,6 +17,8 @@ export class NextRun {
     this.stage = stage;
     this.answer = answer;
     this.body = piece("span", "wb-next");
+    this.again = piece("button", "", "Run it again");
+    this.again.onclick = async () => answer(await stage.act("run_with", {}));
     this.shown = "";
     this.told = ""; // what became of the last one that was asked for
   }
@@ -24,13 +27,18 @@ export class NextRun {
   say(known) {
     const knobs = knobsOf(known);
     const words = trialWords(known);
-    if (words && words !== this.told) this.answer({ ok: true, words });
+    if (words !== this.told) this.answer({ ok: true, words });
     this.told = words;
     const key = JSON.stringify(knobs);
     this.body.hidden = !knobs.length;
+    this.again.hidden = !isOver(known) || !!known.run?.can_start; // where no other button does it
     if (key === this.shown) return knobs.length > 0;
     this.shown = key;
-    this.body.replaceChildren(piece("b", "", "Next run"), ...knobs.map((knob) => this.#knob(knob)));
+    this.body.replaceChildren(
+      piece("b", "", "Next run"),
+      ...knobs.map((knob) => this.#knob(knob)),
+      this.again,
+    );
     return knobs.length > 0;
   }
 

@@ -159,6 +159,55 @@ export async function gifOf(stage, tell) {
   }
 }
 
+const FILM_MS = 12_000; // of a film of a run
+const FILM_FRAME_MS = 80;
+
+/** Whether this browser can write films. */
+export const canFilm = () =>
+  typeof MediaRecorder === "function" && MediaRecorder.isTypeSupported("video/webm");
+
+/**
+ * The run from its start to its end, as a film (WebM) of twelve seconds.
+ * @param {Stage} stage
+ * @param {(share: number) => void} tell  how much is done
+ * @returns {Promise<Blob | null>} null: there is nothing to show yet
+ */
+export async function filmOf(stage, tell) {
+  const { playback } = stage;
+  const { from, to, rows } = stage.known.table;
+  if (!rows || !(to > from)) return null;
+  const before = playback.player;
+  const { width, height } = pieces(stage);
+  const canvas = document.createElement("canvas");
+  const zoom = Math.min(1, WIDEST / width);
+  Object.assign(canvas, { width: Math.round(width * zoom), height: Math.round(height * zoom) });
+  const g = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const recorder = new MediaRecorder(canvas.captureStream(), { mimeType: "video/webm" });
+  const parts = /** @type {Blob[]} */ ([]);
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  const ended = new Promise((done) => (recorder.onstop = done));
+  try {
+    recorder.start();
+    const began = performance.now();
+    for (let share = 0; share < 1; ) {
+      share = Math.min(1, (performance.now() - began) / FILM_MS);
+      playback.goto(from + share * (to - from));
+      g.drawImage(
+        drawnSharply(stage, 1, () => painted(stage, zoom, canvas).canvas),
+        0,
+        0,
+      );
+      tell(share);
+      await new Promise((done) => setTimeout(done, FILM_FRAME_MS));
+    }
+    recorder.stop();
+    await ended;
+    return new Blob(parts, { type: "video/webm" });
+  } finally {
+    playback.resume(before);
+  }
+}
+
 /** Save a file where the browser saves them. @param {Blob} blob @param {string} name */
 export function saveFile(blob, name) {
   const link = document.createElement("a");

@@ -7,8 +7,10 @@
  */
 import { ledByArrow } from "./arrow_keys.js";
 import {
+  canFilm,
   copyText,
   fileName,
+  filmOf,
   gifOf,
   inNotebook,
   momentAsText,
@@ -35,6 +37,7 @@ const SHARES = [
   ["png", "Picture: PNG", ""],
   ["svg", "Picture: SVG", ""],
   ["gif", "This call, moving: GIF", ""],
+  ["webm", "This run, moving: WebM", ""],
 ];
 
 export class Tools {
@@ -56,6 +59,14 @@ export class Tools {
     this.answer.className = "wb-answer";
     this.answer.setAttribute("role", "status");
     this.body.after(this.menu, this.answer);
+    const link = document.createElement("button"); // to this moment, beside its sentence
+    Object.assign(link, {
+      className: "wb-link",
+      textContent: "Link here",
+      title: "copy this moment: C",
+    });
+    link.onclick = () => void this.share("copy");
+    stage.$(".wb-say").append(link);
     this.busy = false;
     this.#menuItems();
     for (const button of this.buttons) {
@@ -78,7 +89,7 @@ export class Tools {
 
   #menuItems() {
     this.menu.replaceChildren(
-      ...SHARES.map(([what, words, key]) => {
+      ...SHARES.filter(([what]) => what !== "webm" || canFilm()).map(([what, words, key]) => {
         const item = document.createElement("li");
         item.setAttribute("role", "menuitem");
         item.tabIndex = -1;
@@ -173,9 +184,11 @@ export class Tools {
         svg: async () => svgOfStage(stage),
         gif: () =>
           gifOf(stage, (share) => this.say(`Drawing the call: ${Math.round(100 * share)} %`)),
+        webm: () =>
+          filmOf(stage, (share) => this.say(`Filming the run: ${Math.round(100 * share)} %`)),
       });
       const blob = await makers[what]();
-      if (!blob) return this.say("No call is on show yet.");
+      if (!blob) return this.say("There is nothing to show yet.");
       saveFile(blob, fileName(stage, what));
       this.say(`Saved as ${fileName(stage, what)}, ${Math.ceil(blob.size / 1000)} kB.`);
     } catch (error) {

@@ -18,7 +18,7 @@ from tests.browser.test_lab import RUN_ALL, open_notebook
 from tests.browser.test_trials import picture
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<svg ", "gif": b"GIF89a"}
+BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<svg ", "gif": b"GIF89a", "webm": b"\x1aE\xdf\xa3"}
 CELL = """import workbench as wb
 
 run = wb.run(wb.Experiment(ranks=3, iterations=5, batch_size=16))

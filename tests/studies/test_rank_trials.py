@@ -24,7 +24,7 @@ from workbench.studies.changed_experiment import (
     with_knob,
     with_link,
 )
-from workbench.studies.rank_trials import MOST_POINTS, RankTrials, as_it_was
+from workbench.studies.rank_trials import MOST_POINTS, SAME, RankTrials, as_it_was
 from workbench.views.jupyter import Stage
 from workbench.views.packing import Message
 from workbench.views.pages.commands import obey
@@ -247,6 +247,11 @@ def test_a_live_run_ends_the_next_one_runs_and_both_are_side_by_side_until_undon
     assert ask("undo_trial")["ok"]
     client.until(lambda: client.last["run"]["trials"]["names"] == [])
     assert not ask("undo_trial")["ok"]
+    assert ask("run_with")["ok"], "the same experiment once more"
+    client.until(lambda: client.last["run"]["trials"]["names"] == [*SAME], PATIENCE)
+    before_again, again = trials_shown(stage)
+    assert before_again is run and again.experiment == run.experiment
+    again.stop()
     stage.close()
 
 

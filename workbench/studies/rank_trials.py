@@ -40,6 +40,7 @@ from workbench.views.pages.facts import in_a_line
 MOST_POINTS = 400  # of a curve that a page is sent
 ENDS_IN = 60.0  # seconds in which a run that was stopped ends
 BOTH = "both"
+SAME = "the first run", "the same again"  # names of two runs of one experiment
 
 
 class Host(Protocol):
@@ -125,7 +126,7 @@ class RankTrials:
         """Do what the page asks for; return the answer. Raises WorkbenchError in words."""
         newest = self._runs[-1].experiment
         if verb == "run_with":
-            return self.run_again(with_knob(newest, **args))
+            return self.run_again(with_knob(newest, **args) if args else newest)
         if verb == "run_with_link":
             return self.run_again(with_link(newest, **args))
         if verb == "show_trial":
@@ -133,12 +134,13 @@ class RankTrials:
         return self.undo()
 
     def run_again(self, exp: Experiment) -> str:
-        """Run this, which differs from the newest one in one thing; that one ends first."""
+        """Run this, which differs from the newest one in one thing at most; that one ends first."""
         with self._lock:
             if self._starting:
                 raise WorkbenchError(f"A run with {self._starting} is about to start.")
             before = self._runs[-1]
-            if (names := names_of(before.experiment, exp)) is None:
+            names = SAME if exp == before.experiment else names_of(before.experiment, exp)
+            if names is None:
                 raise SpecError("One thing can be changed at a time.")
             self._starting, self._words, self._refused = names[1], "", False
         threads.start(partial(self._start, before, exp, names[1]), "workbench trial")
@@ -242,7 +244,7 @@ def as_it_was(run: Any) -> Any:
 
 
 def _names(before: Any, after: Any) -> tuple[str, str]:
-    return names_of(before.experiment, after.experiment) or ("before", "after")
+    return names_of(before.experiment, after.experiment) or SAME
 
 
 def _rounded(ns: float) -> int:

@@ -294,7 +294,7 @@ class Job:
         """
         self._computing.backward(loss, weight)
         if self.memory is not None:
-            self.memory.weigh()
+            self.memory.weigh_gradients()
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         with self.computing(OPTIMIZER):
@@ -302,7 +302,7 @@ class Job:
         if self.traits.replicas == "own":  # its gradient is in, whatever becomes of the iteration
             self.completed = self.recorder.where.iteration + 1
         if self.memory is not None:
-            self.memory.weigh()
+            self.memory.weigh_state()
 
     def computing(self, kind: int, name: str = "") -> AbstractContextManager[None]:
         """Record one span of computation, as long as it takes."""

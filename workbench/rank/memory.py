@@ -138,13 +138,17 @@ class Memory:
 
     def weigh(self) -> int:
         """Return the bytes held now; look again at gradients and optimizer state."""
+        self.weigh_state()
+        return self.weigh_gradients()
+
+    def weigh_state(self) -> None:
+        """Look again at the optimizers' state, after an update, which changes no gradient."""
         self._optimizers = {
             ref: known
             for ref, before in self._optimizers.items()
             if (known := _state(ref(), before)) is not None
         }
-        self._take(OPTIMIZER, sum(nbytes for _, nbytes in self._optimizers.values()))
-        return self.weigh_gradients()
+        self.set(OPTIMIZER, sum(nbytes for _, nbytes in self._optimizers.values()))
 
     def weigh_gradients(self) -> int:
         """Return the bytes held after a backward pass, which changes no optimizer state: this is

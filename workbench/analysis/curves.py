@@ -18,6 +18,7 @@ import polars as pl
 
 from workbench.analysis import actors, iteration_curves, replicas, servers, shards, stages
 from workbench.analysis.actors import Actors
+from workbench.analysis.ledgers import Ledgers, river
 from workbench.analysis.rate import Rate
 from workbench.analysis.replicas import Mixed
 from workbench.analysis.server_rows import Served
@@ -42,7 +43,7 @@ from workbench.store.table import Batch
 NAMES = ("loss", "accuracy", "throughput", "communication", "overhead")
 SERVED = ("updates", "time", "clocks", "staleness", "waiting", "servers")  # of a parameter server
 STAGED = ("bubble", "stages", "activations")  # of a pipeline
-MEMORY = "memory"  # where ranks count what they hold
+MEMORY, RIVER = "memory", "river"  # where ranks count what they hold
 MIXED = "disagreement"  # where replicas differ and mix
 HELD = "held"  # where a model is sharded
 PLAYED = ("returns", "returns_by_frames", "frames", "ages")  # where an environment is played
@@ -90,6 +91,7 @@ class Curves:
         self._rate = Rate()
         self._served, self._staged = Served(store), Staged(store)
         self._mixed, self._held, self._actors = Mixed(store), Held(store), Actors(store)
+        self._ledgers = Ledgers(store)
         self.rows = 0
 
     def update(self) -> bool:
@@ -105,6 +107,7 @@ class Curves:
         self._mixed.of_batches(batches)
         self._held.of_batches(batches)
         self._actors.of_batches(batches)
+        self._ledgers.of_batches(batches)
         parts += self._of_batches(batches)
         if parts or (over and self._open.height):
             self._take(pl.concat([self._open, *parts]), over)
@@ -161,7 +164,9 @@ class Curves:
         if self._actors.active:
             sent = (KINDS_SENT,) if "roles" in self._store.metadata else ()
             names = (*names, *PLAYED, *sent)
-        return (*names, MEMORY) if self._staged.memory else names
+        if self._staged.memory:
+            names = (*names, MEMORY, RIVER) if self._ledgers.active else (*names, MEMORY)
+        return names
 
     @property
     def over(self) -> bool:
@@ -187,14 +192,15 @@ class Curves:
         updates, time  iteration, updates, seconds, loss: by updates of the parameters
         clocks, staleness, waiting, servers: of a parameter server, see served.py
         bubble, stages, activations: of a pipeline, and memory: see staged.py
+        river          rank, seconds, a column for each kind, limit: see ledgers.py
         returns (and returns_by_frames, the same), frames and ages, kinds: see actors.py
         """
         if name in ("staleness", "waiting", "servers"):
             of_served: pl.DataFrame = getattr(servers, name)(self._served.rows)
             return of_served
-        every = (*NAMES, *SERVED, *STAGED, MEMORY, OVERLAP, INPUT, MIXED, HELD, *PLAYED, KINDS_SENT)
-        if name not in every:
-            known = ", ".join(every)
+        every = (*NAMES, *SERVED, *STAGED, MEMORY, RIVER, OVERLAP, INPUT, MIXED, HELD, KINDS_SENT)
+        if name not in (*every, *PLAYED):
+            known = ", ".join((*every, *PLAYED))
             raise SpecError(f"there is no curve {name!r}; there are {known}")
         if name in iteration_curves.BY_NAME:
             return iteration_curves.BY_NAME[name](self._shown())
@@ -219,6 +225,7 @@ class Curves:
         self._mixed.of_frame(frame)
         self._held.of_frame(frame)
         self._actors.of_frame(frame)
+        self._ledgers.of_frame(frame)
         self.rows += frame.height
         self._rate.count(frame["end_ns"].to_numpy())
         kept = p("kind").is_in([*COMPUTE, *OUTER]) & ((p("iteration") >= 0) | _at_the_end())
@@ -356,6 +363,10 @@ class Curves:
 
     def _memory(self) -> pl.DataFrame:
         return stages.memory(self._staged.memory, stages.limit_bytes(self._store.metadata))
+
+    def _river(self) -> pl.DataFrame:
+        limit = stages.limit_bytes(self._store.metadata)
+        return river(self._ledgers.rows, limit, self.began_ns)
 
     @property
     def _plan(self) -> stages.Plan | None:

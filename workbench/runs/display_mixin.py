@@ -159,8 +159,8 @@ class Shown(Tables, Paths):
     def figure(self, name: Text, theme: Theme = "light") -> Any:
         """Draw a plain Plotly figure of the run as it is now, by ``name``: loss, accuracy,
         throughput, communication, overhead; of a parameter server also updates, time, clocks,
-        staleness, waiting, servers. ``theme``: light or dark. Raises SpecError, which names them,
-        for another one.
+        staleness, waiting, servers; where memory is counted also memory, river. ``theme``: light or
+        dark. Raises SpecError, which names them, for another one.
         """
         from workbench.analysis.curves import record_ns
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from workbench.analysis import (
     actor_charts,
+    ledger_chart,
     replica_charts,
     server_charts,
     shard_charts,
@@ -35,6 +36,7 @@ CHARTS = {
     **cells.CHARTS,
     **server_charts.CHARTS,
     **stage_charts.CHARTS,
+    **ledger_chart.CHARTS,
     **replica_charts.CHARTS,
     **shard_charts.CHARTS,
     **actor_charts.CHARTS,
@@ -60,6 +62,8 @@ def cell(
         return replica_charts.cell(columns, theme)
     if name in shard_charts.CHARTS:
         return shard_charts.cell(columns, theme)
+    if name == ledger_chart.NAME:
+        return ledger_chart.cell(columns, theme)
     if name in actor_charts.CHARTS:
         return actor_charts.cell(name, columns, theme)
     if name in stage_charts.CHARTS:

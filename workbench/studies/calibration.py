@@ -50,10 +50,12 @@ def proofs() -> list[dict[str, Any]]:
 
 
 def summary() -> str:
-    """Return how well predictions have done on this machine, in words."""
-    known = proofs()
+    """Return how well predictions have done on this machine, in words: those of which no run was
+    disturbed.
+    """
+    known = [one for one in proofs() if not one.get("disturbed")]
     if not known:
-        return "none proven here yet"
+        return "none proven here yet on runs that nothing disturbed"
     errors = [abs(one["ms"] / one["measured_ms"] - 1) for one in known]
     inside = sum(one["low"] <= one["measured_ms"] <= one["high"] for one in known)
     counts = (sum(error <= most for error in errors) for most in (NEAR, FAR))

@@ -29,13 +29,21 @@ from workbench.studies.calibration import keep
 BASE, CHANGED = "base", "changed"
 LITTLE = 0.05  # of computing: calls inside of it that count for nothing
 DRIFT = 0.05  # of the base: more, and the machine is not as it was
-TRIES = pl.Schema({"run": pl.Int64(), "experiment": pl.String(), "ms": pl.Float64()})
+TRIES = pl.Schema(
+    {
+        "run": pl.Int64(),
+        "experiment": pl.String(),
+        "ms": pl.Float64(),
+        "disturbed": pl.String(),
+    }
+)
 
 
 @dataclass(frozen=True)
 class Proof:
     """A prediction beside what was measured. ``table``: a row per run, in their order: run,
-    experiment (base or changed) and ms, the median of its iterations.
+    experiment (base or changed), ms, the median of its iterations, and disturbed: why nothing
+    could be predicted from this run itself, "" where something could.
     """
 
     prediction: Prediction
@@ -76,8 +84,21 @@ class Proof:
         return (
             f"Predicted {one.ms:.4g} ms ({one.low:.4g} to {one.high:.4g}), measured "
             f"{self.measured_ms:.4g} ms, {inside} of the interval: an error of {self.error:+.1%}. "
-            f"Measured {base}.{drift}"
+            f"Measured {base}.{drift}{self._disturbance}"
         )
+
+    @property
+    def disturbed(self) -> int:
+        """How many of the runs were disturbed, by a busy machine for example."""
+        return self.table.filter(pl.col("disturbed") != "").height
+
+    @property
+    def _disturbance(self) -> str:
+        if not self.disturbed:
+            return ""
+        why = self.table.filter(pl.col("disturbed") != "")["disturbed"][-1]
+        verb = "was" if self.disturbed == 1 else "were"
+        return f" {self.disturbed} of {self.table.height} runs {verb} disturbed. {why}"
 
     def _of(self, which: str) -> float:
         return float(median(self.table.filter(experiment=which)["ms"]))
@@ -102,7 +123,8 @@ def prove(prediction: Provable, repeats: int) -> Proof:
         which = CHANGED if number % 2 else BASE
         run = start(changed if number % 2 else exp)
         run.wait(progress=False)
-        rows.append((number, which, Retimer(run.store.scan(), run.store.metadata).base_ms))
+        own = Retimer(run.store.scan(), run.store.metadata)
+        rows.append((number, which, own.base_ms, own.why_not))
     proof = Proof(expected, pl.DataFrame(rows, TRIES, orient="row"))
     keep(
         {
@@ -114,6 +136,7 @@ def prove(prediction: Provable, repeats: int) -> Proof:
             "predicted_from_ms": expected.base_ms,
             "base_ms": proof.base_ms,
             "runs": len(rows),
+            "disturbed": proof.disturbed,
         }
     )
     return proof

@@ -186,13 +186,14 @@ def test_a_prediction_is_proven_by_running_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert wb.about().predictions == "none proven here yet"
+    assert wb.about().predictions.startswith("none proven here yet")
     exp = lenet(ranks=2, iterations=7, pad_compute="15 ms", network=LATENCY)
     run = wb.run(exp)
     run.wait(timeout=PATIENCE)
     proof = run.what_if(links={(0, 1): wb.Link(latency="40 ms")}).prove(repeats=1)
     assert proof.table["experiment"].to_list() == ["base", "changed"]
     assert proof.measured_ms > proof.base_ms + 40
+    assert proof.disturbed == sum(why != "" for why in proof.table["disturbed"])
     assert f"easured {proof.measured_ms:.4g} ms" in proof.words
     (line,) = calibration.place().read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["measured_ms"] == proof.measured_ms
@@ -210,10 +211,11 @@ def test_proofs_are_counted_and_damaged_lines_are_not(
     for measured, low, high in ((100, 95, 105), (93, 90, 110), (50, 95, 105)):
         calibration.keep({"ms": 100, "low": low, "high": high, "measured_ms": measured})
     calibration.keep({"ms": None, "low": None, "high": None, "measured_ms": 3})
+    calibration.keep({"ms": 9, "low": 8, "high": 10, "measured_ms": 30, "disturbed": 1})
     with calibration.place().open("a", encoding="utf-8") as file:
         file.write("{\n[1]\n")
     words = "3 proven here: 1 within 5%, 2 within 10%, 2 inside of their interval"
     assert calibration.summary() == words and words in str(wb.about())
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/none")
     calibration.keep({"ms": 1})
-    assert calibration.summary() == "none proven here yet"
+    assert calibration.summary().startswith("none proven here yet")

@@ -105,13 +105,16 @@ class Retimer:
         self.metadata, self.spec, self.pace = metadata, settings(metadata), pace_of(metadata)
         known = iterations_of(rows, metadata)
         self.numbers = middle(rows, known) if known.table.height > 1 else None
-        begin = end = 0
+        begin = end = early = 0
         if self.numbers:
             first, last = self.numbers
+            before = known.find(first - 2)
+            early = before[0] if before else 0  # what is received was sent earlier
             table = known.table.filter(pl.col("iteration").is_between(first - 1, last))
             begin, end = int(table["begin_ns"][0]), int(table["end_ns"][-1])
         self.rows = window(rows, begin, end)
-        self.graph = Builder(spans_of(self.rows), self.pace, since=begin).build()
+        sent = spans_of(window(rows, early, end))
+        self.graph = Builder(sent, self.pace, since=begin).build()
         kept = range(first - 1, last + 1) if self.numbers else range(0)
         self.graph.ends = {one: ends for one, ends in self.graph.ends.items() if one in kept}
         self.times, _ = self.graph.moments.earliest()

@@ -13,7 +13,7 @@
  */
 
 const CONTROLS =
-  "[hidden], .wb-sr, .wb-walk-open, .wb-co-spots, .wb-co-links, .wb-co-tip, .wb-tl-tip, .wb-ov-big, .wb-ov-next, " +
+  "[hidden], .wb-sr, .wb-walk-open, .wb-link, .wb-typed, .wb-tl-found, .wb-co-spots, .wb-co-links, .wb-co-tip, .wb-tl-tip, .wb-ov-big, .wb-ov-next, " +
   ".wb-tl-bar button, .wb-pl-bar button, .wb-mg-bar button, .wb-sm-bar button, svg, option";
 const HATCH = 4; // px between two lines of a hatch
 

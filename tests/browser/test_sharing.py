@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page
 from tests import notebook_files
 from tests.browser.app_pages import choose, stage_of, start, start_page
 from tests.browser.conftest import Watched, frame, known, open_scene, wait_for
+from tests.browser.recorded_runs import replay
 from tests.browser.test_lab import RUN_ALL, open_notebook
 from tests.browser.test_trials import picture
 
@@ -98,6 +99,19 @@ def is_that_moment(stage: Locator, moment: dict) -> None:
     wait_for(lambda: frame(stage)["call"] == moment["call"], "the same call")
     assert frame(stage)["scene"] == "collectives"
     assert frame(stage)["t"] == pytest.approx(moment["t"], abs=1)
+
+
+def test_a_picture_has_no_part_that_only_a_page_can_press(open_page: Open) -> None:
+    page = open_page().page
+    stage = replay(page, "peer_lost")
+    open_scene(stage, "timeline")
+    stage.get_by_role("button", name="Share").click()
+    with page.expect_download() as file:
+        stage.locator("[data-share=svg]").click()
+    picture = Path(file.value.path()).read_text()
+    assert "iteration" in picture and "Link here" not in picture
+    field = stage.locator(".wb-typed[data-rows=find]").bounding_box()
+    assert field and f'width="{field["width"]:g}" height=' not in picture, "an empty frame"
 
 
 @pytest.mark.full

@@ -27,7 +27,7 @@ AFTER = {  # chapter -> those that it takes for granted
     "3": "03b",
     "5": "05b 06",
     "6": "06b 06c 07",
-    "8": "08c",
+    "8": "08c 22",
     "9": "09b",
     "10": "10b",
     "11": "11b",

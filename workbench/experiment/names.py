@@ -29,7 +29,7 @@ def known(folder: str, prefix: str = "", also: tuple[str, ...] = ()) -> AfterVal
                     allowed=definitions,
                 )
             return value
-        names = [*source.available(folder, prefix), *also]
+        names = (*source.available(folder, prefix), *also)
         if value not in names:
             raise SpecError.at(
                 (),

@@ -89,12 +89,12 @@ def _whose_counts(case: Case, unit: Unit, counted: list[set[int]]) -> str:
     """Return the complaint that a gradient is not reduced, and which losses count where."""
     shared = set.intersection(*counted)
     each = [
-        f"on rank {unit.rank(copy)} that of {case.whose(c - shared) if c - shared else 'none'}"
+        f"rank {unit.rank(copy)} counts "
+        + (f"the loss of {case.whose(c - shared)}" if c - shared else "no loss")
         for copy, c in enumerate(counted)
     ]
-    on_all = f"; on all of them that of {case.whose(shared)}" if shared else ""
-    axis = case.axis(unit.ranks)
-    return f"{NOT_REDUCED} {axis}: of the losses counts {', '.join(each)}{on_all}"
+    all_of_them = f"; all of them count that of {case.whose(shared)}" if shared else ""
+    return f"{NOT_REDUCED} {case.axis(unit.ranks)}: {', '.join(each)}{all_of_them}"
 
 
 def _alone(case: Case, unit: Unit) -> bool:
@@ -126,6 +126,9 @@ def judge_row(case: Case, unit: Unit, copy: int) -> None:
                 rank=rank,
             )
         )
+    elif crooked and (group := _not_summed_over(case, unit, copy)):
+        text = f"{NOT_SUMMED} {case.axis(group)}: each of these ranks lacks the others' part"
+        unit.complaints.append(Complaint(text, rank=rank, group=group))
     elif crooked:
         unit.complaints.append(Complaint(WRONG, made_of(case, unit, copy), rank))
     else:
@@ -170,16 +173,59 @@ def made_of(case: Case, unit: Unit, copy: int) -> str:
     return made_of_tile(case, unit.tiles[0], copy)
 
 
-def made_of_tile(case: Case, tile: Tile, copy: int) -> str:
-    """Return the same of one tile: by least squares over the whole, else element by element."""
+def _not_summed_over(case: Case, unit: Unit, copy: int) -> tuple[int, ...]:
+    """Return the group of a copy's rank over which a sum is missing: each copy uses the sum of some
+    ranks' own gradients, no rank's in two sums, and the group has one rank of each. () for none.
+    """
+    if len(unit.tiles) > 1:
+        return ()
+    tile, rank = unit.tiles[0], unit.rank(copy)
+    sums = set[frozenset[int]]()
+    for one in range(len(tile.copies)):
+        _, _, weights = _by_own(case, tile, one)
+        if weights is None:
+            return ()
+        used = np.abs(weights) > 1e-6 * np.abs(weights).max()
+        if np.ptp(weights[used]) > 1e-6 * np.abs(weights).max():
+            return ()
+        sums.add(frozenset(np.array(tile.ranks)[used].tolist()))
+    if len(sums) < 2 or sum(map(len, sums)) != len(tile.ranks):
+        return ()
+    return next(
+        (
+            group
+            for group in case.groups()
+            if rank in group
+            and len(group) == len(sums)
+            and all(len(one & {*group}) == 1 for one in sums)
+        ),
+        (),
+    )
+
+
+def _by_own(
+    case: Case, tile: Tile, copy: int
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return what a copy uses; the copies' own gradients, a column each; and the weights that make
+    the one of the others, None where nothing does.
+    """
     whole = case.whole[tile.copies[copy]].ravel()
     own = [case.leaf[one].parts for one in tile.copies]
     columns = [one.ravel() for one in own if one is not None and one.shape == tile.shape]
     if len(own) < 2 or len(columns) < len(own):
-        return ""
+        return whole, None, None
     matrix = np.stack(columns, 1)
     weights = np.linalg.lstsq(matrix, whole, rcond=None)[0]
-    if np.linalg.norm(whole - matrix @ weights) < 1e-6 * np.linalg.norm(whole):
+    met = np.linalg.norm(whole - matrix @ weights) < 1e-6 * np.linalg.norm(whole)
+    return whole, matrix, weights if met else None
+
+
+def made_of_tile(case: Case, tile: Tile, copy: int) -> str:
+    """Return the same of one tile: by least squares over the whole, else element by element."""
+    whole, matrix, weights = _by_own(case, tile, copy)
+    if matrix is None:
+        return ""
+    if weights is not None:
         if np.ptp(weights) < 1e-6 * np.abs(weights).max():
             return (
                 f"the reduction is right ({weights[0]:.3g} of each rank's own), what backward gave "

@@ -55,7 +55,7 @@ def judge_samples(case: Case) -> None:
         return None
     dead = [one.whose for one in known if abs(one.weight) < 1e-9]
     if dead:
-        words.blame(f"the samples of {'; '.join(dict.fromkeys(dead))} do not count at all")
+        words.blame(f"no sample of {', nor of '.join(dict.fromkeys(dead))} counts")
     _judge_alike(case, [one for one in known if abs(one.weight) > 1e-9])
     _judge_total(case, known, bool(dead))
     return None

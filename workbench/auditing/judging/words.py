@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workbench.auditing.judging.case import Case, listed, numbered
 from workbench.auditing.judging.copies import NOT_REDUCED, NOT_SUMMED, WRONG
@@ -27,7 +27,7 @@ def put_into_words(case: Case) -> None:
         text = pairs[0][1].text
         line = ""
         if NOT_REDUCED in text or NOT_SUMMED in text:
-            words, line = lines_of(case, tiles)
+            words, line = lines_of(case, tiles, pairs[0][1].group)
             sentence += f". {words}"
         for tile in tiles:
             mine = [one for other, one in pairs if other is tile]
@@ -57,11 +57,11 @@ def _sentence(case: Case, pairs: list[tuple[Tile, Complaint]], tiles: list[Tile]
     return f"{subject}{where}: {pairs[0][1].text}{f' ({more})' if more else ''}"
 
 
-def lines_of(case: Case, tiles: Iterable[Tile]) -> tuple[str, str]:
-    """Return which collectives carried these gradients, or which others', in words; and the line
-    of the first that is concerned.
+def lines_of(case: Case, tiles: Iterable[Tile], group: Sequence[int]) -> tuple[str, str]:
+    """Return which collectives over a group carried these gradients, or which others', in words;
+    and the line of the first that is concerned.
     """
-    ranks = {rank for tile in tiles for rank in tile.ranks}
+    ranks = {*group}
     mine = [*dict.fromkeys(tile.name for tile in tiles)]
     many = max(number for _, number in case.losses) + 1
     calls = defaultdict[tuple[str, str, str], list[Carried]](list)
@@ -88,6 +88,8 @@ def lines_of(case: Case, tiles: Iterable[Tile]) -> tuple[str, str]:
         return f"None {seen} over {axis} carries {listed(mine, 3)}", line
     if missing:
         parts.append(f"none {seen} over {axis} carries {listed(missing, 3)}")
+    elif not any("in backward" in when for _, _, when in calls):
+        parts.append("what it gives is not what is used: is a copy reduced?")
     text = "; ".join(parts)
     return text[0].upper() + text[1:], line
 

@@ -219,3 +219,9 @@ def test_proofs_are_counted_and_damaged_lines_are_not(
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/none")
     calibration.keep({"ms": 1})
     assert calibration.summary().startswith("none proven here yet")
+
+
+def test_what_a_link_leaves_out_is_as_it_was() -> None:
+    one = retimer(facts=metadata(network=wb.Network(latency="1 ms", bandwidth="500 MB/s")))
+    slower, narrower = wb.Link(latency="3 ms"), wb.Link(bandwidth="250 MB/s")
+    assert one.paced({(0, 1): slower, (1, 0): narrower}) == {(0, 1): (3e6, 2), (1, 0): (1e6, 4)}

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 import workbench as wb
 from tests.live import lenet
+from tests.training.zero.test_zero import Task
 
 GPT: dict[str, Any] = {"task": "char_transformer", "task_options": {"layers": 2, "width": 32}}
 RUNS: dict[str, dict[str, Any]] = {
@@ -54,6 +58,7 @@ def test_a_rank_holds_what_was_predicted(name: str) -> None:
     of_run = run.memory().select(*order, "peak_bytes").sort(order)
     assert fit.table.sort(order).equals(of_run)
     assert fit.ok and "of its memory_limit of 1 GB" in fit.sentence
+    assert "Not counted" not in fit.sentence, "no operation without a formula"
 
 
 @pytest.mark.parametrize(("zero", "gigabytes"), [(0, "120"), (1, "31.4"), (2, "16.6"), (3, "1.88")])
@@ -83,6 +88,18 @@ def test_the_first_thing_that_does_not_fit_is_named() -> None:
     assert "gradients 0.237 MB" in str(stopped.error) and "gradients 237 kB" in fit.sentence
     whole = wb.fits(1e9, memory_limit="10 GB")
     assert not whole.ok and "its optimizer state would not fit" in whole.sentence
+
+
+class Sine(Task):
+    """A loss with an operation that wb.fits has no formula for."""
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        return F.cross_entropy(model(batch[0]).sin(), batch[1])
+
+
+def test_an_operation_without_a_formula_is_named() -> None:
+    fit = wb.fits(lenet(strategy="sequential", ranks=1, task=Sine))
+    assert fit.sentence.endswith("Not counted, as no formula says what it keeps: sin.")
 
 
 def test_what_has_no_formula_is_refused() -> None:

@@ -14,7 +14,7 @@ import { piece } from "./targets.js";
 const MOST = 16; // ranks whose links are changed at once (views/pages/commands.py)
 const KNOBS = /** @type {const} */ ([
   ["latency", "Latency", LATENCIES],
-  ["bandwidth", "at most", BANDWIDTHS],
+  ["bandwidth", "Bandwidth", BANDWIDTHS],
 ]);
 
 export class Knobs {

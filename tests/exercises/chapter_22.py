@@ -23,8 +23,13 @@ def over_all_ranks(name, grad, pair, same):
     grad /= dist.get_world_size()
 
 
+def bias_forgotten(name, grad, pair, same):
+    if name != "bias":
+        average(name, grad, pair, same)
+
+
 ANSWERS = {
     "22.1": (NAMED, NAMED | {"d": "all"}, NAMED | {"b": "up.weight", "c": "norm"}),
     "22.2": ((2, 0.5, 2, 0.5), (2, 2, 2, 0.5), (2, 0.5, 2, 2)),
-    "22.3": (average, norm_forgotten, over_all_ranks),
+    "22.3": (average, norm_forgotten, over_all_ranks, bias_forgotten),
 }

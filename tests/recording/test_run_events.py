@@ -149,7 +149,7 @@ def test_every_iteration_has_its_rows(strategy: str) -> None:
             order = [
                 str(kind)
                 for kind in of(mine, lane="compute").sort("seq")["kind"]
-                if kind not in ("metric", "wait", "collective")
+                if kind not in ("metric", "wait", "collective", "memory")
             ]
             assert order == ["load", "forward", "backward", "optimizer"]
             names = of(mine, kind="metric")["name"].cast(str).to_list()

@@ -177,7 +177,7 @@ def test_the_page_is_one_bounded_file(tmp_path: Path, rows: int, ranks: int) -> 
     store = Store.from_frame(noisy(rows, ranks))
     to_html(store, tmp_path / "run.html")
     text = (tmp_path / "run.html").read_text()
-    assert len(text.encode()) <= 470_000 + 10 * len(store)
+    assert len(text.encode()) <= 480_000 + 10 * len(store)
     assert not re.search(r"(src|href)=|https?://", text)
 
 

@@ -15,7 +15,9 @@ from workbench.auditing.report import Words
 
 Results = list[list[Seen]]  # per run: what each rank saw
 Asking = Generator[list[Ask], Results, None]
+Deciding = Generator[list[Ask], Results, bool]
 
+LONGER = 1000.0  # nudges where only "does it depend" is asked
 DOUBLE = (1e-7, 1e-5)  # length of a nudge, tolerance
 SINGLE = (3e-3, 3e-2)
 FIRST_RUN = 120.0  # seconds

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from workbench.auditing.judging.case import Asking, Case, braces, dot, listed
+from workbench.auditing.judging.case import LONGER, Asking, Case, Deciding, braces, dot, listed
 from workbench.auditing.judging.tiles import Tile
 from workbench.auditing.messages import Ask, Copy, Leaf, Seen
 
@@ -90,7 +90,7 @@ def used(case: Case, results: list[Seen]) -> dict[Copy, np.ndarray]:
     return {copy: one / case.rate for copy, one in gradients.items()}
 
 
-def tell_copies_apart(case: Case) -> None:
+def tell_copies_apart(case: Case) -> Asking:
     """Mark copies that would differ after the update; constants, which begin alike, may be shards
     and no copies.
     """
@@ -120,7 +120,8 @@ def tell_copies_apart(case: Case) -> None:
         )
         related = all((a, b) in sure for a in tile.ranks for b in tile.ranks if a != b)
         known_kind = "leaf" in tile.owner or "Norm" in tile.owner
-        if beside_shards or (tile.is_constant and not related and not known_kind):
+        doubtful = tile.is_constant and not related and not known_kind
+        if beside_shards or (doubtful and (yield from _reaches_others(case, tile))):
             case.tiles.remove(tile)
             case.tiles += [Tile(tile.name, [c], case.leaf[c], case.salt) for c in tile.copies]
             case.words.note(
@@ -128,6 +129,15 @@ def tell_copies_apart(case: Case) -> None:
                 f"taken for {len(tile.copies)} shards"
                 + (f", as the rest of {tile.home} is" if beside_shards else "")
             )
+
+
+def _reaches_others(case: Case, tile: Tile) -> Deciding:
+    """Return whether a nudge on one of the ranks moves the loss of another that holds the tile. A
+    shard does, as its rank computes for others, too; a copy is used at home.
+    """
+    rank = tile.ranks[0]
+    (results,) = yield from case.ask(case.nudged([tile], 1, only=rank, times=LONGER))
+    return bool(case.moved(results) & {*tile.ranks} - {rank})
 
 
 def scale_nudges(case: Case) -> None:

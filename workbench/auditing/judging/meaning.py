@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from workbench.auditing.judging.case import Asking, Case, listed
+from workbench.auditing.judging.case import LONGER, Asking, Case, Deciding, listed
 from workbench.auditing.judging.copies import WRONG, row_is_empty
 from workbench.auditing.judging.tiles import Tile
 
-_LONGER = 1000.0
 Plan = Callable[[Case], Asking]
 
 
@@ -42,10 +41,10 @@ def _is_reduced_right(case: Case, tile: Tile) -> bool:
     return all("reduction is right" in one.more for one in tile.complaints)
 
 
-def _is_at_home(case: Case):  # type: ignore[no-untyped-def]
+def _is_at_home(case: Case) -> Deciding:
     """Return whether no loss depends on another rank."""
     for rank in range(case.size):
-        ask = case.nudged(case.tiles, 1, only=rank, times=_LONGER)
+        ask = case.nudged(case.tiles, 1, only=rank, times=LONGER)
         (results,) = yield from case.ask(ask)
         if case.moved(results) - {rank}:
             return False

@@ -104,7 +104,7 @@ def _look_first(case: Case) -> Asking:
         case.words.abstains.append("no parameter was seen in use")
         return
     case.whole = used(case, case.base)
-    tell_copies_apart(case)
+    yield from tell_copies_apart(case)
     scale_nudges(case)
 
 

@@ -7,12 +7,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workbench.auditing.judging.case import Asking, Case, Source, braces, dot, near, numbered
+from workbench.auditing.judging.case import (
+    LONGER,
+    Asking,
+    Case,
+    Source,
+    braces,
+    dot,
+    near,
+    numbered,
+)
 from workbench.auditing.judging.finding_tiles import used
 from workbench.auditing.messages import Ask, Copy, Loss
 
 _MANY = 8  # sources: beyond, each rank's and each microbatch's losses are one
-_LONGER = 1000.0  # nudges where only "does it depend" is asked
 
 
 def find_classes(case: Case) -> None:
@@ -44,7 +52,7 @@ def ask_for_same_samples(case: Case) -> Asking:
                 ranks=ranks,
             )
             continue
-        asks = [case.nudged(case.tiles, 1, only=rank, times=_LONGER) for rank in ranks]
+        asks = [case.nudged(case.tiles, 1, only=rank, times=LONGER) for rank in ranks]
         results = yield from case.ask(*asks)
         pairs = zip(ranks, results, strict=True)
         if any(case.moved(one) & ({*ranks} - {rank}) for rank, one in pairs):

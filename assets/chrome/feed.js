@@ -4,6 +4,7 @@
  *
  * @typedef {import("../engine/feed_lines.js").Line} Line
  */
+import { quietWords } from "../engine/feed_lines.js";
 import { duration } from "../engine/format.js";
 import { Happenings } from "../engine/happenings.js";
 import { nowOf } from "../engine/player.js";
@@ -31,6 +32,8 @@ export function feedView(body, stage) {
   list.setAttribute("aria-labelledby", heading.id);
   list.style.setProperty("--lines", String(SEEN_LINES));
   spoken.setAttribute("role", "status");
+  const quiet = document.createElement("li"); // where there is no line
+  quiet.innerHTML = '<span class="wb-line"><em></em></span>';
   let reader = /** @type {Happenings | null} */ (null);
   let drawn = -1;
   let follows = true;
@@ -122,6 +125,11 @@ export function feedView(body, stage) {
         if (news && drawn >= 0 && LOUD.has(news.kind)) spoken.textContent = news.words;
         drawn = reader.version;
         draw(lines);
+      }
+      if (!lines.length) {
+        const words = /** @type {Element} */ (quiet.querySelector("em"));
+        if (words.textContent !== quietWords(known)) words.textContent = quietWords(known);
+        if (!quiet.isConnected) list.append(quiet);
       }
       // the future is pale
       lines.forEach((line, i) => list.children[i].classList.toggle("later", held && line.t > t));

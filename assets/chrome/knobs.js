@@ -7,14 +7,26 @@
  * @typedef {import("./stage.js").Stage} Stage
  * @typedef {import("../engine/player.js").Known} Known
  */
-import { BANDWIDTHS, LATENCIES, allLinks, onlyWatches, whyNot } from "../engine/actions.js";
+import {
+  BANDWIDTHS,
+  LATENCIES,
+  linkWords,
+  onlyWatches,
+  valueOfAll,
+  whyNot,
+} from "../engine/actions.js";
 import { NextRun } from "./next_run.js";
 import { piece } from "./targets.js";
 
 const MOST = 16; // ranks whose links are changed at once (views/pages/commands.py)
 const KNOBS = /** @type {const} */ ([
-  ["latency", "Latency", LATENCIES],
-  ["bandwidth", "Bandwidth", BANDWIDTHS],
+  [
+    "latency",
+    "Latency",
+    LATENCIES,
+    "how much longer each message takes: from now on, on every link",
+  ],
+  ["bandwidth", "Bandwidth", BANDWIDTHS, "the most that passes over each link, from now on"],
 ]);
 
 export class Knobs {
@@ -28,27 +40,27 @@ export class Knobs {
     this.undo.title = "takes back what was last done to the ranks: Ctrl-Z";
     this.undo.onclick = () => this.takeBack();
     this.asked = -Infinity; // when a slider was last moved: the run's answer is on its way
-    this.knobs = KNOBS.map(([what, title, values]) => {
+    this.knobs = KNOBS.map(([what, title, values, does]) => {
       const input = document.createElement("input");
       const now = piece("output", "");
       Object.assign(input, { type: "range", min: 0, max: values.length - 1, step: 1, value: 0 });
       input.setAttribute("aria-label", `${what} of all links`);
-      const words = () => values[Number(input.value)].replace("unlimited", "no limit");
-      const show = () => {
-        now.textContent = words();
-        input.setAttribute("aria-valuetext", words());
+      const show = (/** @type {string} */ words) => {
+        now.textContent = words;
+        input.setAttribute("aria-valuetext", words);
       };
       input.oninput = () => {
         this.asked = performance.now();
-        show();
+        show(linkWords(values[Number(input.value)]));
       };
       input.onchange = async () => {
         const args = { every: true, [what]: values[Number(input.value)] };
         this.#say(await stage.acts.do({ verb: "link", args }));
       };
       const label = piece("label", "");
+      label.title = does;
       label.append(`${title} `, input, " ", now);
-      return { what, values, input, now, label, show };
+      return { what, values, input, label, show };
     });
     this.links = piece("span", "wb-next");
     this.links.append(piece("b", "", "All links"), ...this.knobs.map(({ label }) => label));
@@ -82,14 +94,11 @@ export class Knobs {
     if (links.hidden) return;
     undo.hidden = !stage.acts.count;
     if (performance.now() - this.asked < 1000) return;
-    const all = allLinks(known);
-    for (const { what, values, input, now, show } of this.knobs) {
-      const at = values.indexOf(
-        what === "latency" ? `${all?.latency_ms} ms` : (all?.bandwidth ?? ""),
-      );
+    for (const { what, values, input, show } of this.knobs) {
+      const value = valueOfAll(known, what);
+      const at = values.indexOf(value ?? "");
       if (at >= 0) input.value = String(at);
-      show();
-      if (at < 0) now.textContent = "as set";
+      show(value === null ? "differs" : linkWords(value));
     }
   }
 }

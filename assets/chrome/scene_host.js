@@ -46,6 +46,7 @@ export class SceneHost {
     this.ofRun = this.all.flatMap(({ source, tellsRun }) => (source && tellsRun ? [source] : []));
     this.list = new SceneList(this);
     this.room = ""; // that the row of tabs has, and needs
+    this.run = ""; // whose tabs these are
     this.#tabs();
   }
 
@@ -202,14 +203,22 @@ export class SceneHost {
     return /** @type {{view: View}} */ (this.views.get(name)).view;
   }
 
-  /** Show the tabs of the scenes that the run offers. Called with the stage's texts. */
+  /**
+   * Show the tabs of the scenes that the run offers: one that is offered later comes when the pointer
+   * has left the row, so that none moves away from under it. Called with the stage's texts.
+   */
   say() {
     const offered = this.offered();
+    const row = this.stage.$(".wb-tabs");
+    const run = this.stage.known.run?.id ?? "";
+    const isAimedAt = run === this.run && row.matches(":hover");
+    this.run = run;
     for (const tab of this.#buttons()) {
-      const scene = this.all.find((one) => one.name === tab.dataset.scene);
-      tab.hidden = scene !== this.current && !(scene && offered.includes(scene));
+      const scene = /** @type {Scene} */ (this.all.find((one) => one.name === tab.dataset.scene));
+      const waits = isAimedAt && tab.hidden && scene !== this.current;
+      tab.hidden = waits || (scene !== this.current && !offered.includes(scene));
     }
-    const { clientWidth, scrollWidth } = this.stage.$(".wb-tabs");
+    const { clientWidth, scrollWidth } = row;
     const room = `${clientWidth} ${scrollWidth}`;
     if (room !== this.room) this.#reveal();
     this.room = room;

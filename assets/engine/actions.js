@@ -33,20 +33,27 @@ export function linkNow(control, from, to) {
   );
 }
 
+/** @typedef {"latency" | "bandwidth"} Quantity  of a link */
+const PLAIN = { latency: "0 ms", bandwidth: "unlimited" };
+
+/** @param {{latency_ms: number, bandwidth: string}} link @param {Quantity} what */
+const valueOf = (link, what) => (what === "latency" ? `${link.latency_ms} ms` : link.bandwidth);
+
+/** A value of a link as people write it. @param {string} value */
+export const linkWords = (value) => value.replace("unlimited", "no limit");
+
 /**
- * What all links of a run are like; null where they differ.
+ * Return the value that all links of a run have now; null where they differ.
  * @param {Known} known
- * @returns {{latency_ms: number, bandwidth: string} | null}
+ * @param {Quantity} what
  */
-export function allLinks({ control, run }) {
+export function valueOfAll({ control, run }, what) {
   const n = run?.ranks ?? 0;
-  const [first, ...rest] = control?.links ?? [];
-  if (!first) return linkNow(control, 0, 1);
-  const whole = rest.length + 1 >= n * (n - 1);
-  const alike = rest.every(
-    (one) => one.latency_ms === first.latency_ms && one.bandwidth === first.bandwidth,
-  );
-  return whole && alike ? first : null;
+  const links = control?.links ?? [];
+  const values = new Set(links.map((link) => valueOf(link, what)));
+  if (links.length < n * (n - 1)) values.add(PLAIN[what]);
+  const [value] = values;
+  return values.size === 1 ? value : null;
 }
 
 /**
@@ -61,11 +68,7 @@ export function undoOf({ verb, args }, control) {
   if (verb === "slow")
     return [{ verb, args: { rank: args.rank, factor: control?.slow[args.rank] ?? 1 } }];
   if (verb !== "link") return [];
-  if (args.every) {
-    const { latency_ms, bandwidth } = linkNow(control, 0, 1);
-    const was = args.latency === undefined ? { bandwidth } : { latency: `${latency_ms} ms` };
-    return [{ verb, args: { every: true, ...was } }];
-  }
+  if (args.every) return undoOfAll(args.latency === undefined ? "bandwidth" : "latency", control);
   const ways = [
     [args.source, args.target],
     [args.target, args.source],
@@ -78,6 +81,29 @@ export function undoOf({ verb, args }, control) {
     if (args.down !== undefined) values.down = was.down;
     return { verb, args: values };
   });
+}
+
+/**
+ * What takes back a change of all links: what most of them had, then each that had something else.
+ * @param {Quantity} what
+ * @param {Control | null} control  before the change
+ * @returns {Action[]}
+ */
+function undoOfAll(what, control) {
+  const { links = [], pids = {}, ended = {} } = control ?? {};
+  const n = Object.keys(pids).length;
+  const [first] = links;
+  const usual = first && links.length >= n * (n - 1) ? valueOf(first, what) : PLAIN[what];
+  const others = links.filter(
+    (link) => valueOf(link, what) !== usual && !ended[link.from] && !ended[link.to],
+  );
+  return [
+    { verb: "link", args: { every: true, [what]: usual } },
+    ...others.map((link) => ({
+      verb: "link",
+      args: { source: link.from, target: link.to, [what]: valueOf(link, what) },
+    })),
+  ];
 }
 
 /** @type {Record<string, string>} */

@@ -7,7 +7,15 @@
  *   or "milestone", "state", "over": was an alarm; links: what a line
  *   on links says of each, until: when the newest of them was changed
  */
+import { isOver } from "./player.js";
+
 const MOST_LINES = 400;
+
+/** What stands where there is no line. @param {{state: string}} known */
+export const quietWords = (known) =>
+  isOver(known)
+    ? "No fault, late rank or milestone was recorded."
+    : "Faults, late ranks and milestones appear here.";
 
 export class FeedLines {
   constructor() {

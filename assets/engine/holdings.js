@@ -41,14 +41,15 @@ const prepared = new WeakMap();
  * part exactly once.
  * @param {Call} call
  * @param {number[]} [ranks]  the group's members, if more is known than the call's own rows say
+ * @param {number[]} [toCome]  chunks that it will have, if it is not complete
  * @returns {Holdings}
  */
-export function holdingsOf(call, ranks) {
+export function holdingsOf(call, ranks, toCome = []) {
   const earlier = prepared.get(call);
   if (earlier) return earlier;
   const who = ranks?.length ? ranks : membersOf(call.rows);
   const n = who.length;
-  const { way, root, owners, chunks: all, asks, judged } = askedOf(call, who);
+  const { way, root, owners, chunks: all, asks, judged } = askedOf(call, who, toCome);
   const hasContents = recordsContents(call.rows);
   const { changes, cells, carried } = replayed(
     hasContents ? call.rows : [],

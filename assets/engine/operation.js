@@ -84,9 +84,10 @@ function messagesAsked(rows, ranks, chunks) {
 /**
  * @param {{collective: string, rows: Row[], complete?: boolean}} call
  * @param {number[]} ranks  of its group, in order
+ * @param {number[]} [toCome]  chunks that it will have, if it is not complete
  * @returns {Asked}
  */
-export function askedOf({ collective, rows, complete = true }, ranks) {
+export function askedOf({ collective, rows, complete = true }, ranks, toCome = []) {
   const n = ranks.length;
   const seen = new Set(
     rows
@@ -102,7 +103,8 @@ export function askedOf({ collective, rows, complete = true }, ranks) {
   if (!complete && collective === "all_reduce")
     // of a call that broke off, or has just begun: every rank has a part of chunks that no rank sent
     // yet
-    for (let c = Math.max(...seen, ...rows.map((r) => r.chunk)); c >= 0; c--) seen.add(c);
+    for (let c = Math.max(...seen, ...toCome, ...rows.map((r) => r.chunk)); c >= 0; c--)
+      seen.add(c);
   const chunks = [...seen].sort((a, b) => a - b);
   const owners = KEEPS.has(collective) ? firstSenders(rows) : new Map();
   if (collective === "p2p") return messagesAsked(rows, ranks, chunks);

@@ -32,6 +32,7 @@
  */
 import { boundsOf, crowdOf } from "./bounds.js";
 import { holdingsOf } from "./holdings.js";
+import { chunksToCome } from "./like_call.js";
 import { membersOf } from "./replayed_cells.js";
 import { hostLevel } from "./levels.js";
 
@@ -306,13 +307,14 @@ const readings = new WeakMap();
 export function readingOf(call, known) {
   const earlier = readings.get(call);
   if (earlier) return earlier;
-  const holdings = holdingsOf(call, groupOf(known.table, call, known.run?.ranks));
+  const { run, table } = known;
+  const holdings = holdingsOf(call, groupOf(table, call, run?.ranks), chunksToCome(table, call));
   const hops = hopsOf(call);
   const links = linkRates(call, hops);
   const sends = sendsOf(call.rows);
   const theory =
-    holdings.ranks.length === known.run?.ranks
-      ? known.run.theory?.[`${call.collective}/${call.algorithm}`]
+    holdings.ranks.length === run?.ranks
+      ? run.theory?.[`${call.collective}/${call.algorithm}`]
       : undefined;
   const steps = theory?.steps ?? 0;
   const edges = stepEdges(call, hops, sends, steps);
@@ -324,7 +326,7 @@ export function readingOf(call, known) {
       : slowestOf(
           links,
           setApart(madeLinks(known, links.keys()), links.size),
-          !!known.run?.cores && known.run.cores < known.run.ranks,
+          !!run?.cores && run.cores < run.ranks,
         ); // messages may be of any size
   const usual = median(
     [...links.values()].filter((l) => l !== slowest && l.rate > 0).map((l) => l.rate),

@@ -41,8 +41,15 @@ export function offerWords(known, { ranks, words }) {
   );
 }
 
-/** What can be turned for the next run; nothing while it starts. @param {Known} known @returns {Knob[]} */
-export const knobsOf = ({ run }) => (run?.trials?.starting ? [] : (run?.trials?.knobs ?? []));
+/** What can be turned for the next run. @param {Known} known @returns {Knob[]} */
+export const knobsOf = ({ run }) => run?.trials?.knobs ?? [];
+
+/** Whether the next run is about to start: until then nothing can be turned. @param {Known} known */
+export const isStarting = ({ run }) => !!run?.trials?.starting;
+
+/** What a knob of the next run does, before it is turned. @param {Known} known */
+export const knobDoes = (known) =>
+  `Starts the same experiment with this value${isOver(known) ? "" : "; this run ends after its iteration, its record stays"}.`;
 
 /** A value as people write it. @param {string | number} value */
 export const knobWords = (value) => String(value).replaceAll("_", "-");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ def replay(page: Page, name: str) -> Locator:
     return stage
 
 
-def empty_stage(page: Page) -> Locator:
-    """Return the stage of a page that has not heard of a run."""
-    page.expose_function("hear", lambda _: None)
+def empty_stage(page: Page, hear: Callable[[Any], object] = lambda _: None) -> Locator:
+    """Return the stage of a page that has not heard of a run. ``hear`` takes what it sends."""
+    page.expose_function("hear", hear)
     module = base64.b64encode(stage_module().encode()).decode()
     page.set_content(HOST % (theme(), module))
     stage = page.locator(".wb-stage")

@@ -263,6 +263,19 @@ def test_the_links_as_a_table(tmp_path: Path, open_page: Callable[..., Watched])
     assert stage.locator(".wb-co-spots button[data-code='0']").count() == 1
 
 
+def test_what_is_below_stays_where_it_is_when_the_links_become_a_table(
+    tmp_path: Path, open_page: Callable[..., Watched]
+) -> None:
+    page = open_page().page
+    stage = planned(tmp_path, page, "all_to_all/pairwise", 4)
+    keys = stage.locator(".wb-co-keys")
+    before = keys.bounding_box()
+    assert stage.locator(".wb-co-fact").inner_text(), "links cross in the middle: words are below"
+    stage.locator(".wb-co-links").click()
+    let_draw(page, 600)
+    assert keys.bounding_box() == before
+
+
 @pytest.mark.parametrize("width", first(2, [400, 640, 960]))
 def test_two_algorithms_share_one_playhead(
     tmp_path: Path, open_page: Callable[..., Watched], width: int

@@ -13,8 +13,10 @@ from tests import notebook_files
 from tests.browser.conftest import Watched, known, wait_for
 from tests.browser.test_lab import DARK, RUN_ALL, TOO_LATE
 from tests.pairwise import first
+from workbench.interface import laboratory
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+LAB_CSS = Path(laboratory.__file__).parent / "lab.css"
 PICTURES = os.environ.get("WORKBENCH_PICTURES")  # a folder: then pictures are left there
 PLOT = """const plot = box.querySelector(".wb-charts .js-plotly-plot");"""
 LOADED = "(all) => all.filter((one) => one.complete && one.naturalWidth > 0).length"
@@ -297,3 +299,21 @@ def test_a_card_moves_is_found_by_its_words_and_runs(
     assert cards.count() == 0, "the cards make room for the stage"
     assert 'stop_after="2 min"' in code(box)
     picture(box, f"laboratory-from-a-card-{scheme}")
+
+
+def test_one_field_at_a_time_says_what_it_means(open_page: Callable[..., Watched]) -> None:
+    page = open_page().page
+    field = '<div class="wb-field"><input value="{0}"><p class="wb-help">{0}</p></div>'
+    fields = "".join(map(field.format, ("Ranks", "Iterations")))
+    page.set_content(
+        f"<style>{LAB_CSS.read_text()}</style>"
+        f'<div class="wb-lab"><div class="wb-fields">{fields}</div></div>'
+    )
+    ranks, iterations = page.locator(".wb-field").all()
+    shown = page.locator(".wb-help:visible")
+    ranks.locator("input").focus()
+    assert shown.all_inner_texts() == ["Ranks"]
+    iterations.hover()
+    assert shown.all_inner_texts() == ["Iterations"], "not that of the field with the focus, too"
+    page.mouse.move(900, 600)
+    assert shown.all_inner_texts() == ["Ranks"]

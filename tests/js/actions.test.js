@@ -4,12 +4,14 @@ import {
   canAddRank,
   fittedMotion,
   linkNow,
+  linkWords,
   linksOf,
   measuredCall,
   onlyWatches,
   ranksWords,
   typedValue,
   undoOf,
+  valueOfAll,
   whyNot,
   whyNotThis,
   willDo,
@@ -49,6 +51,37 @@ test("what takes an action back is what was so before, and nothing else", () => 
     { verb: "thaw", args: { rank: 2 } },
   ]);
   assert.deepEqual(undoOf({ verb: "kill", args: { rank: 2 } }, control), []);
+});
+
+const all = (args) => ({ verb: "link", args: { every: true, ...args } });
+
+test("a change of all links is taken back link by link where they differed", () => {
+  const three = { ...control, pids: { 0: 1, 1: 2, 2: 3 } };
+  assert.deepEqual(undoOf(all({ latency: "20 ms" }), three), [
+    all({ latency: "0 ms" }),
+    action({ latency: "5 ms" }),
+  ]);
+  assert.deepEqual(undoOf(all({ bandwidth: "1 Mbit/s" }), { ...three, links: [] }), [
+    all({ bandwidth: "unlimited" }),
+  ]);
+  const both = [link, { ...link, from: 1, to: 0 }];
+  const two = { ...control, pids: { 0: 1, 1: 2 }, links: both };
+  assert.deepEqual(undoOf(all({ latency: "20 ms" }), two), [all({ latency: "5 ms" })]);
+  const gone = { ...three, ended: { 1: "killed" } };
+  assert.deepEqual(undoOf(all({ latency: "20 ms" }), gone), [all({ latency: "0 ms" })]);
+});
+
+test("a knob of all links shows the value that they have, be it between its own, or that they differ", () => {
+  const two = (/** @type {number[]} */ ...ms) => {
+    const links = ms.map((latency_ms, i) => ({ ...link, from: i, to: 1 - i, latency_ms }));
+    return heard({ run: { ...RUN, ranks: 2 }, control: { ...control, links } });
+  };
+  assert.equal(valueOfAll(two(), "latency"), "0 ms");
+  assert.equal(valueOfAll(two(3, 3), "latency"), "3 ms");
+  assert.equal(valueOfAll(two(3, 4), "latency"), null);
+  assert.equal(valueOfAll(two(3, 4), "bandwidth"), "100 Mbit/s", "in this they are alike");
+  assert.equal(valueOfAll(two(3), "bandwidth"), null, "the other link is plain");
+  assert.deepEqual(["unlimited", "3 ms"].map(linkWords), ["no limit", "3 ms"]);
 });
 
 test("what an action will do is said before", () => {

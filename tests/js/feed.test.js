@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { quietWords } from "../../assets/engine/feed_lines.js";
 import { faultWords } from "../../assets/engine/fault_words.js";
 import { Happenings } from "../../assets/engine/happenings.js";
 import { holdsOf } from "../../assets/engine/holds.js";
@@ -339,4 +340,11 @@ test("a minibatch that the user has had corrupted is told as the user's doing", 
   assert.deepEqual(words([struck("")]), [
     "sample 17, of rank 2, holds a NaN (a fault of the experiment)",
   ]);
+});
+
+test("where nothing happened, the list says what appears there, or that nothing was recorded", () => {
+  assert.deepEqual(words([]), []);
+  assert.match(quietWords(heard([], { state: "running" })), /appear here\.$/);
+  for (const state of ["finished", "replay"])
+    assert.match(quietWords(heard([], { state })), /^No fault.* was recorded\.$/);
 });

@@ -3,6 +3,8 @@ import { test } from "node:test";
 import {
   againWords,
   ghostOf,
+  isStarting,
+  knobDoes,
   knobWords,
   knobsOf,
   isForNextRun,
@@ -60,12 +62,20 @@ test("of a run that was asked for: that it starts, then how it went", () => {
   assert.equal(trialWords(known({ starting: "", words: "All places are taken." })).length, 21);
 });
 
-test("the next run's knobs are offered, but not while one starts, nor in a replay", () => {
+test("the next run's knobs stay while it starts, and cannot be turned; a replay has none", () => {
   const knobs = [{ name: "ranks", label: "Ranks", now: 4, values: [2, 4] }];
-  assert.equal(knobsOf(known({ knobs, starting: "" })), knobs);
-  for (const trials of [null, { knobs, starting: "5 ranks" }, { starting: "", at: "both" }])
+  for (const starting of ["", "5 ranks"]) {
+    assert.equal(knobsOf(known({ knobs, starting })), knobs);
+    assert.equal(isStarting(known({ knobs, starting })), starting !== "");
+  }
+  for (const trials of [null, { starting: "", at: "both" }])
     assert.deepEqual(knobsOf(known(trials)), []);
   assert.deepEqual(["all_to_all", 4].map(knobWords), ["all-to-all", "4"]);
+});
+
+test("a knob says that the run ends only of a run that goes on", () => {
+  assert.match(knobDoes(known({})), /this value; this run ends after its iteration/);
+  assert.match(knobDoes(known({}, "finished")), /this value\.$/);
 });
 
 test("the losses of the run before are drawn within the axes of both, and end where the axis ends", () => {

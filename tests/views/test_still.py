@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import polars as pl
 import pytest
@@ -13,7 +13,7 @@ import pytest
 import workbench as wb
 from tests.synthetic import MICRO, loss_row, ring_call, table, training
 from workbench.front_end.assets import theme
-from workbench.front_end.svg import INK
+from workbench.front_end.svg import INK, round_ticks
 from workbench.store.event_store import Store
 from workbench.views.stills.calls import calls
 from workbench.views.stills.still import POINTS, Still, select
@@ -171,6 +171,26 @@ def test_one_sentence_says_what_is_known(metadata: dict[str, str], says: str) ->
     assert (INK["fault"] in svg(select(store))) == ("error" in metadata)
 
 
+@pytest.mark.parametrize("most", [0.07, 1.0, 2.5, 34.7, 97.3, 136.1, 999.0])
+def test_an_axis_has_three_to_six_round_numbers_up_to_its_end(most: float) -> None:
+    ticks = round_ticks(most)
+    step = ticks[1]
+    assert 3 <= len(ticks) <= 6 and ticks[0] == 0 and most - step < ticks[-1] <= most * (1 + 1e-9)
+    assert f"{step:e}"[:8] in ("1.000000", "2.000000", "5.000000")
+    assert all(math.isclose(b - a, step) for a, b in pairwise(ticks))
+    assert round_ticks(0) == [0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "says"), [(2, "The 2 processes of a job."), (1, "One process of a job.")]
+)
+def test_a_job_of_the_users_own_is_not_said_to_be_at_work(ranks: int, says: str) -> None:
+    """Its record does not say whether it is over, nor what it trains."""
+    calls = training(1).filter((pl.col("kind") != "metric") & (pl.col("rank") < ranks))
+    store = Store.from_frame(calls, {"ranks": str(ranks)})
+    assert select(store).sentence == says
+
+
 def test_a_long_loss_curve_is_thinned_and_keeps_its_ends() -> None:
     rows = [loss_row(i, 10**12 + i, 2.0 / (1 + i)) for i in range(3000)]
     rows.append(loss_row(3000, 10**13, float("nan")))
@@ -231,6 +251,9 @@ def test_where_nothing_is_trained_the_whole_call_stands_beside_its_moment() -> N
     assert any(start <= still.lanes.at <= end for _, _, start, end in drawn), "most are under way"
     picture = svg(still)
     assert "The whole call, rank by rank" in picture and ">Loss<" not in picture
+    whole = still.lanes.milliseconds
+    ticks = [float(one[:-3]) for one in words(picture) if re.fullmatch(r"[\d.,]+ ms", one)]
+    assert ticks == round_ticks(whole)[1:]
     assert "The whole call" not in svg(select(stored(training(5)))), "a run has its loss there"
 
 

@@ -97,6 +97,7 @@ def test_a_job_that_records_no_iterations_shows_its_collectives() -> None:
     assert longest == {"wait": 10}
     drawn = "".join(timeline.draw(bars))
     assert "its collectives" in drawn and "forward" not in drawn and "Iteration" not in drawn
+    assert ">0<" in drawn and ">20 ms<" in drawn and ">60 ms<" in drawn, "a round axis"
 
 
 def test_where_checkpoints_are_written_the_timeline_shows_one(tmp_path: Path) -> None:

@@ -88,3 +88,17 @@ def round_up(value: float) -> float:
     return next(
         m * scale for m in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if m * scale >= value * (1 - 1e-9)
     )
+
+
+def round_ticks(most: float) -> list[float]:
+    """Return three to six round numbers, from 0 by equal steps up to ``most`` at the most."""
+    if most <= 0:
+        return [0.0]
+    scale = 10.0 ** math.floor(math.log10(most / 5))
+    step = next(m * scale for m in (1, 2, 5, 10) if m * scale >= most / 5 * (1 - 1e-9))
+    return [step * at for at in range(math.floor(most / step + 1e-9) + 1)]
+
+
+def in_ms(value: float) -> str:
+    """Return the words of a tick of an axis in milliseconds."""
+    return f"{value:,g} ms" if value else "0"

@@ -25,7 +25,8 @@ import { lostRanks } from "../../engine/lost_ranks.js";
 import { holdingsAt } from "../../engine/holdings.js";
 import { levelsOfCall } from "../../engine/levels.js";
 import { gridOf, matrixHeight } from "./matrix.js";
-import { frameAt, openCall } from "../../engine/model.js";
+import { likeCall } from "../../engine/like_call.js";
+import { frameAt } from "../../engine/model.js";
 import { madeLinks, readingOf } from "../../engine/rates.js";
 import { nowOf } from "../../engine/player.js";
 import { poisonOf } from "../../engine/poison.js";
@@ -179,15 +180,8 @@ function shapeNow(known, reading, ranks) {
  * @returns {Reading | null}
  */
 function completeLike(known, { call, holdings }) {
-  const before = known.table.calls.findLast(
-    (c) =>
-      c.complete &&
-      c.generation === call.generation &&
-      c.group === call.group &&
-      c.collective === call.collective &&
-      c.algorithm === call.algorithm,
-  );
-  const like = before && readingOf(openedBefore(known.table, before), known);
+  const before = likeCall(known.table, call);
+  const like = before && readingOf(before, known);
   return like &&
     like.holdings.ranks.join() === holdings.ranks.join() &&
     (holdings.root < 0 || like.holdings.root === holdings.root)
@@ -206,24 +200,6 @@ function usedLinks(known, reading) {
   const { call, links } = reading;
   const like = call.complete || call.collective === "p2p" ? null : completeLike(known, reading);
   return [...new Set([...(like?.links.keys() ?? []), ...links.keys()])];
-}
-
-/**
- * Complete calls that were opened for the sake of their shape alone: the last of each table.
- * @type {WeakMap<import("../../engine/table.js").Table, import("../../engine/model.js").Call>}
- */
-const openedOf = new WeakMap();
-
-/**
- * @param {import("../../engine/table.js").Table} table
- * @param {import("../../engine/table.js").CallHead} head
- */
-function openedBefore(table, head) {
-  const had = openedOf.get(table);
-  if (had?.key === head.key) return had;
-  const call = openCall(table, head);
-  openedOf.set(table, call);
-  return call;
 }
 
 /**

@@ -208,7 +208,8 @@ export class CollectivesView {
         ? []
         : longestWaits(seen).map((w) => `rank ${w.rank} waits ${duration(t - w.start)}`);
     put(this.fact, [this.below, waits.join(", ")].filter(Boolean).join(" · "));
-    this.fact.classList.toggle("wb-co-below", !!this.below || !labelled(place));
+    // the table takes the room of the ring with its words: what is below stays where it is
+    if (!this.pairs) this.fact.classList.toggle("wb-co-below", !!this.below || !labelled(place));
     this.keys[0].show(this.pairs ? pairKeys(look, seen) : spaceKeys(look, seen), look);
     this.keys[1].show(contentKeys(look, seen), look);
     this.ring.setAttribute(

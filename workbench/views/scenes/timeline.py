@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from workbench.front_end.svg import INK, text
+from workbench.front_end.svg import INK, in_ms, line, round_ticks, text
 
 ON_REQUEST = WIDE = True  # only where it is asked for; the whole width is its own
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 944.0, 92.0, 318.0
@@ -168,10 +168,11 @@ def draw(selected: Bars) -> list[str]:
                 parts.append(_bar(kind, LEFT + start * scale, (stop - start) * scale, y, row))
     base = TOP + row * len(selected.ranks) + 6
     parts.append(f'<path d="M{LEFT} {base:.1f}H{RIGHT}" stroke="{INK["edge"]}"/>')
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        x, ms = LEFT + share * (RIGHT - LEFT), share * selected.whole_ms
-        anchor = "end" if share == 1 else "middle"
-        parts.append(text(x, base + 14, f"{ms:.1f} ms", "ink-3", size=11, anchor=anchor))
+    for ms in round_ticks(selected.whole_ms):
+        x = LEFT + ms * scale
+        anchor = "end" if x > RIGHT - 20 else "middle"  # its words end where the picture does
+        parts.append(line((x, base), (x, base + 4), "edge", 1))
+        parts.append(text(x, base + 15, in_ms(ms), "ink-3", size=11, anchor=anchor))
     return [*parts, *_key(selected)]
 
 

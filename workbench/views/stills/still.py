@@ -174,8 +174,9 @@ def _sentence(
     subject, are = (f"{ranks} processes", "are") if ranks > 1 else ("1 process", "is")
     iterations = run_facts["iterations"]
     if not losses.height:
-        begins = run_facts["strategy"] and not called  # a job of the user's own tells no loss
-        doing = f"{are} about to train one model" if begins else f"{are} at work"
+        if not run_facts["strategy"]:  # a job of the user's own tells no loss, nor that it is over
+            return f"The {subject} of a job." if ranks > 1 else "One process of a job."
+        doing = f"{are} at work" if called else f"{are} about to train one model"
         predicate = "left no loss behind" if over else doing
         return f"{subject} {predicate}."
     iteration, loss = losses.row(-1)

@@ -9,7 +9,17 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.front_end.svg import INK, Point, line, made_line, opened, round_up, text
+from workbench.front_end.svg import (
+    INK,
+    Point,
+    in_ms,
+    line,
+    made_line,
+    opened,
+    round_ticks,
+    round_up,
+    text,
+)
 from workbench.views.stills.calls import Flight, Side
 from workbench.views.stills.still import Still
 
@@ -233,10 +243,10 @@ def _call_lanes(still: Still) -> list[str]:
         )
     now = x + lanes.at * width
     marks += [line((x, base), (x + width, base), "edge", 1), line((now, y), (now, base), "ink", 1)]
-    for share in (0, 0.5, 1):
-        words = f"{share * lanes.milliseconds:.2f} ms"
-        place = x + share * width
-        marks.append(text(place, base + 16, words, "ink-3", size=11, anchor="middle"))
+    for ms in round_ticks(lanes.milliseconds):
+        place = x + width * ms / (lanes.milliseconds or 1)
+        marks.append(line((place, base), (place, base + 4), "edge", 1))
+        marks.append(text(place, base + 16, in_ms(ms), "ink-3", size=11, anchor="middle"))
     return [
         *marks,
         text(now, base + 32, "the moment on the left", "ink-3", size=11, anchor="middle"),

@@ -253,7 +253,7 @@ def test_where_nothing_is_trained_the_whole_call_stands_beside_its_moment() -> N
     assert "The whole call, rank by rank" in picture and ">Loss<" not in picture
     whole = still.lanes.milliseconds
     ticks = [float(one[:-3]) for one in words(picture) if re.fullmatch(r"[\d.,]+ ms", one)]
-    assert ticks == round_ticks(whole)[1:]
+    assert ticks == pytest.approx(round_ticks(whole)[1:])
     assert "The whole call" not in svg(select(stored(training(5)))), "a run has its loss there"
 
 

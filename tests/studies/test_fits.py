@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -37,10 +38,23 @@ RUNS: dict[str, dict[str, Any]] = {
         "optimizer": "adam",
         "options": {"zero": 2, "accumulate": 2},
     },
+    "sharded": {"strategy": "fsdp", "ranks": 3, "optimizer": "adam"},
+    "sharded, whole": {"strategy": "fsdp", "optimizer": "adam", "options": {"units": "whole"}},
+    "sharded, attention": {"strategy": "fsdp", **GPT, "optimizer": "adam"},
+    "sharded, kept": {"strategy": "fsdp", "options": {"reshard_after_forward": False}},
+    "sharded, one rank": {"strategy": "fsdp", "ranks": 1, "iterations": 3, "momentum": 0.9},
 }
 
 
-LATER = ("float64, momentum", "residual layers", "gradients as buckets", "zero 1, whole")
+LATER = (
+    "float64, momentum",
+    "residual layers",
+    "gradients as buckets",
+    "zero 1, whole",
+    "sharded, whole",
+    "sharded, kept",
+    "sharded, one rank",
+)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +90,26 @@ def test_a_thousand_parameters(dtype: str) -> None:
     assert held == ([16_000, 7_000, 5_500, 4_000] if small else [16_000, 10_000, 7_000, 4_000])
 
 
+def test_a_thousand_parameters_divided_by_four() -> None:
+    """Between two iterations a rank holds its quarter of each, predicted and measured."""
+    exp = lenet(strategy="fsdp", ranks=4, iterations=2, task=Task, optimizer="adam")
+    fit, run = wb.fits(exp), wb.run(exp)
+    run.wait(timeout=60)
+    kinds = ("parameters", "gradients", "optimizer state")
+    assert all(sum(one[kind] for kind in kinds) == 4_000 for one in fit.peaks.values())
+    held = run.events.filter(pl.col("name").cast(pl.String) == "held").sort("end_ns")
+    last = held.filter(pl.col("iteration") == 1).group_by("rank").last()
+    assert last["value"].to_list() == [4_000.0] * 4
+
+
+def test_a_line_for_the_ranks_that_hold_as_much() -> None:
+    fit = wb.fits(lenet(strategy="data_parallel", ranks=4, batch_size=10))
+    lines = str(fit).splitlines()
+    assert lines[0] == fit.sentence
+    assert [line.split(":")[0] for line in lines[1:]] == ["Ranks 0 and 1", "Ranks 2 and 3"]
+    assert len(str(wb.fits(7.5e9, ranks=64)).splitlines()) == 1, "all hold the same"
+
+
 def test_the_first_thing_that_does_not_fit_is_named() -> None:
     """By the formula, and by the run that is stopped there."""
     exp = lenet(strategy="sequential", ranks=1, optimizer="adam", memory_limit="1 MB")
@@ -107,5 +141,7 @@ def test_what_has_no_formula_is_refused() -> None:
         wb.fits(lenet(strategy="gossip"))
     with pytest.raises(wb.SpecError, match="unequal shares"):
         wb.fits(lenet(strategy="ddp", options={"shares": (2, 1)}))
+    with pytest.raises(wb.SpecError, match="gathered ahead"):
+        wb.fits(lenet(strategy="fsdp", options={"prefetch": 1}))
     with pytest.raises(wb.SpecError, match="plays"):
         wb.fits(lenet(strategy="sequential", ranks=1, task="catch"))

@@ -13,7 +13,8 @@ Adam. Worked: Ψ = 1,000, N = 4, float32 and Adam (k = 2): 16,000, 10,000, 7,000
 
 In an iteration activations come and go: forward, each layer adds what it keeps; backward, the last
 layer first, they go as gradients come. At level 2 a layer's gradient is whole until it is reduced,
-and that is while the next one's comes into being: two layers at the most.
+and that is while the next one's comes into being: two layers at the most. Level 3 is
+sharded_memory.py.
 
 Papers  Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
         SC 2020, section 3 and figure 1; Korthikanti et al., "Reducing Activation Recomputation in
@@ -74,19 +75,21 @@ _DIVIDED = {OPTIMIZER: 1, MASTERS: 1, GRADIENTS: 2, PARAMETERS: 3}  # from which
 class Rule:
     """The way in which a strategy holds a model, as its file says it (``holds``)."""
 
-    level: int = 0  # what is divided over ranks: 0 nothing, 1 the state, 2 gradients too
+    level: int = 0  # what is divided: 0 nothing, 1 the state, 2 gradients too, 3 parameters too
     units: str = "layers"  # what is reduced at once, from level 1 on: a layer, or the "whole" model
     accumulate: int = 1  # backward passes per update
     buckets: bool = False  # does a copy of all gradients lie in the buckets that are sent?
+    free: bool = True  # of level 3: is a layer freed after its forward?
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of a forward pass."""
+    """One operation of a forward pass, or a layer's beginning, which keeps nothing."""
 
     layer: str
     kept: tuple[tuple[int, int], ...]  # for the backward pass: storages, each with its bytes
     parameters: tuple[str, ...]  # those whose gradient is complete after this step's backward
+    inside: bool = True  # of the model, not of the loss
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
+from workbench.formulas.memory import Rule
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -72,6 +73,16 @@ def check(exp: Experiment, config: Config) -> None:
 
 def check_survivors(config: Config, same_ranks: bool) -> None:
     """Accept any option: a lost rank's part comes from the next rank's copy."""
+
+
+def holds(config: Config) -> Rule:
+    """Return that all is divided, and whether layers are freed after forward. Raises SpecError for
+    layers that are gathered ahead, as the buffers of such gathers last as long as they happen to.
+    """
+    if config.prefetch:
+        why = "wb.fits has no formula for layers that are gathered ahead"
+        raise SpecError.at("options.prefetch", why, config.prefetch)
+    return Rule(level=3, units=config.units, free=config.reshard_after_forward)
 
 
 def train(job: Job, config: Config) -> None:

@@ -11,7 +11,7 @@ a run, so that each can be compared with the other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ import polars as pl
 from workbench.common.arguments import Ranks, Size, checked
 from workbench.common.arguments.checks import one_of, whole
 from workbench.common.errors import SpecError
+from workbench.common.names import named_ranks
 from workbench.common.units import print_size, size_bytes
 from workbench.experiment.configure import config_of
 from workbench.experiment.optimizers import RULES, states
@@ -28,6 +29,7 @@ from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import hook
 from workbench.formulas import chunk_sizes
 from workbench.formulas.memory import PRECISIONS, Moment, Rank, Rule, Unit, at_rest
+from workbench.formulas.sharded_memory import Divided, Layer, ShardedRank
 from workbench.user_code.source import load
 
 ALL = "all"  # stands for all kinds together
@@ -37,7 +39,7 @@ FloatType = Annotated[str, one_of(*PRECISIONS)]
 Optimizer = Annotated[str, one_of(*RULES)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """The bytes that ranks would hold at most, and whether they fit."""
 
@@ -60,7 +62,18 @@ class Fit:
         )
 
     def __str__(self) -> str:
-        return self.sentence
+        """Return the sentence, and a line for each group of ranks where they differ."""
+        alike: dict[float, list[int]] = {}
+        for rank, held in self.peaks.items():
+            alike.setdefault(held[ALL], []).append(rank)
+        lines = [
+            f"{named_ranks(ranks).capitalize()}: {_size(nbytes)} at the most"
+            for nbytes, ranks in alike.items()
+        ]
+        return "\n".join([self.sentence, *(lines if len(alike) > 1 else [])])
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @checked
@@ -115,15 +128,17 @@ def _of_experiment(exp: Experiment, limit: int | None) -> Fit:
 
     rule = _rule(exp)
     model = Model(load("tasks", exp.task, "Task")(**exp.task_options), exp)
-    units, frozen = _units(model.module, rule), model.frozen_bytes
+    units: Sequence[Any] = (
+        _layers(model.module, rule) if rule.level == 3 else _units(model.module, rule)
+    )
     sizes_of = _sizes(exp, rule)
     forwards = {n: model.trace(n) for n in sorted({n for sizes in sizes_of for n in sizes})}
-    number, known = states(exp.optimizer, exp.momentum), dict[Any, list[Moment]]()
+    known = dict[Any, list[Moment]]()
     moments = []
     for place, sizes in enumerate(sizes_of):
         alike = (sizes, tuple(unit.part(place, exp.ranks) for unit in units))
         if alike not in known:
-            rank = Rank(rule, units, place, exp.ranks, number, frozen)
+            rank = _rank(exp, rule, model, units, place)
             known[alike] = [*rank.moments([forwards[n].steps for n in sizes])]
         moments.append(known[alike])
     peaks = {place: _peaks(each) for place, each in enumerate(moments)}
@@ -131,19 +146,49 @@ def _of_experiment(exp: Experiment, limit: int | None) -> Fit:
     return Fit(peaks, limit, _words(moments, limit) + _unknown_words(unknown))
 
 
+def _rank(exp: Experiment, rule: Rule, model: Any, units: Any, place: int) -> Rank | ShardedRank:
+    number = states(exp.optimizer, exp.momentum)
+    if rule.level < 3:
+        return Rank(rule, units, place, exp.ranks, number, model.frozen_bytes)
+    from workbench.rank.metrics import METRICS_EVERY
+
+    # FSDP's layers are its own, whose outputs no metrics can use: they run forward once more.
+    validates = hasattr(model.task, "metrics")
+    often = [validates and exp.record, validates and exp.record and exp.iterations > METRICS_EVERY]
+    return ShardedRank(rule, units, place, exp.ranks, number, often[: exp.iterations], validates)
+
+
 def _units(model: Any, rule: Rule) -> list[Unit]:
     """Return the trained parameters by the units that are reduced at once, in the model's order."""
+    parts: dict[str, dict[str, int]] = {}
+    itemsize = 0
+    for unit, key, parameter in _by_unit(model, rule):
+        if parameter.requires_grad:
+            itemsize = parameter.element_size()
+            parts.setdefault(unit, {})[key] = parameter.nbytes
+    return [Unit(name, nbytes, itemsize) for name, nbytes in parts.items()]
+
+
+def _layers(model: Any, rule: Rule) -> list[Layer]:
+    """Return all parameters by the layers that are gathered at once, the model's own last."""
+    from workbench.rank.layers import REST, WHOLE
+
+    parts: dict[str, dict[str, Divided]] = {}
+    for unit, key, parameter in _by_unit(model, rule):
+        rows = parameter.shape[0] if parameter.ndim else 1
+        parts.setdefault(unit, {})[key] = Divided(rows, parameter.nbytes // rows)
+    layers = [Layer(name, held, name in (REST, WHOLE)) for name, held in parts.items()]
+    return sorted(layers, key=lambda one: one.root)
+
+
+def _by_unit(model: Any, rule: Rule) -> Iterator[tuple[str, str, Any]]:
+    """Yield the parameters with the names of their units and their own."""
     from workbench.rank.layers import REST, WHOLE, units
 
     names = [name for name, _ in units(model, rule.units)]
-    parts: dict[str, dict[str, int]] = {}
-    itemsize = 0
     for key, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            itemsize = parameter.element_size()
-            unit = next((name for name in names if key.startswith(f"{name}.")), "")
-            parts.setdefault(unit or (REST if names else WHOLE), {})[key] = parameter.nbytes
-    return [Unit(name, nbytes, itemsize) for name, nbytes in parts.items()]
+        unit = next((name for name in names if key.startswith(f"{name}.")), "")
+        yield unit or (REST if names else WHOLE), key, parameter
 
 
 def _rule(exp: Experiment) -> Rule:
@@ -187,6 +232,7 @@ _DOING = {
     "forward": "in the forward pass",
     "backward": "in the backward pass",
     "update": "at the first update",
+    "end": "at the end, as all is validated",
 }
 
 

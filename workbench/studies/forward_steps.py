@@ -160,19 +160,27 @@ class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._parameters = parameters
         self._first: dict[str, int] = {}  # the step that uses a parameter first
-        self._kept: list[tuple[str, tuple[tuple[int, int], ...]]] = []  # with the layer
+        # With the layer, and whether it is of the model.
+        self._kept: list[tuple[str, bool, tuple[tuple[int, int], ...]]] = []
         self._alive: list[Any] = []  # so that no storage has the number of another
-        self._layer = ""
+        self._layer, self._inside = "", False
         self.unknown: set[str] = set()
 
     def follow(self, model: nn.Module) -> Iterator[Any]:
         """Attribute operations to the model's layers; yield the hooks."""
+        yield model.register_forward_pre_hook(partial(self._within, True))
+        yield model.register_forward_hook(partial(self._within, False))
         for module, name in layers(model).items():
             yield module.register_forward_pre_hook(partial(self._enter, name))
             yield module.register_forward_hook(partial(self._enter, ""))
 
+    def _within(self, inside: bool, *_: object) -> None:
+        self._inside = inside
+
     def _enter(self, layer: str, *_: object) -> None:
         self._layer = layer
+        if layer:
+            self._kept.append((layer, True, ()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -194,14 +202,14 @@ class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if one in self._parameters:
                 self._first.setdefault(self._parameters[one], len(self._kept))
         others = ((one, n) for one, n in numbers.items() if one not in self._parameters)
-        self._kept.append((self._layer, tuple(others)))
+        self._kept.append((self._layer, self._inside, tuple(others)))
         return out
 
     def steps(self) -> Iterator[Step]:
         """Yield the steps: a parameter's gradient is complete once its first use is undone."""
-        for at, (layer, kept) in enumerate(self._kept):
+        for at, (layer, inside, kept) in enumerate(self._kept):
             complete = tuple(name for name, first in self._first.items() if first == at)
-            yield Step(layer, kept, complete)
+            yield Step(layer, kept, complete, inside)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -7,7 +7,7 @@ are reduced, and the buffers of collectives.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -25,6 +25,7 @@ class ShardedMemory(Memory):
         super().__init__(rank, limit, recorder)
         self.fixed |= {GATHERED: 0, UNREDUCED: 0, BUFFERS: 0}
         self.whole_bytes = 0  # of parameters of which the optimizer updates a part
+        self._buffers: list[Callable[[], object]] = []  # each ends the count of one
 
     def parameter_bytes(self) -> int:
         return self.whole_bytes or super().parameter_bytes()
@@ -36,11 +37,18 @@ class ShardedMemory(Memory):
     def not_ours(self, addresses: Iterable[int]) -> None:
         self._ours.difference_update(addresses)
 
+    def weigh_gradients(self) -> int:
+        """Return the bytes held; buffers that are left are gradients, which arrived there."""
+        for release in self._buffers:
+            release()
+        self._buffers.clear()
+        return super().weigh_gradients()
+
     def buffer(self, tensor: torch.Tensor, layer: str) -> torch.Tensor:
         """Count this tensor, a buffer of this layer's collectives, for its lifetime."""
         nbytes = tensor.untyped_storage().nbytes()
         self.change(BUFFERS, nbytes, layer)
-        weakref.finalize(tensor, self._released, nbytes, layer)
+        self._buffers.append(weakref.finalize(tensor, self._released, nbytes, layer))
         return tensor
 
     def _released(self, nbytes: int, layer: str) -> None:

@@ -145,7 +145,8 @@ class Layer:
         # No hook says when a layer is there, or gone: these two calls of FSDP's own do both.
         group._to_unsharded = _then(group._to_unsharded, self._look)
         group._to_sharded = _then(group._to_sharded, self._look)
-        group.post_backward = _first(self._weigh_gradients, group.post_backward)
+        post_backward = _first(self._weigh_gradients, group.post_backward)
+        group.post_backward = _then(post_backward, self.reduced)  # of one rank there is no call
 
     def _look(self) -> None:
         """Record whether more or less of this layer is on the rank than at the last look."""
@@ -187,8 +188,9 @@ class Layer:
 
     def reduced(self) -> None:
         """Stop counting the whole gradients: FSDP has copied them into its buffer."""
-        self.sharded.memory.change(UNREDUCED, -self._gradients, self.name)
-        self._gradients = 0
+        if self._gradients:
+            self.sharded.memory.change(UNREDUCED, -self._gradients, self.name)
+            self._gradients = 0
 
     def values(self) -> dict[str, torch.Tensor]:
         """Return copies of the layer's parameters, which are gathered now."""

@@ -9,7 +9,7 @@ names_of(exp, that)                  -> ("link 0 → 1 unlimited", "link 0 → 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.choosing.choose import algorithms
@@ -54,23 +54,20 @@ def knobs(exp: Experiment) -> list[dict[str, Any]]:
     """Return what of an experiment can be turned for its next run: name, label, the value now, and
     the values that can be.
     """
-    now: dict[str, Any] = {"ranks": exp.ranks}
-    tried: dict[str, Iterable[Any]] = {"ranks": _RANKS}
+    tried: dict[str, Sequence[Any]] = {"ranks": _RANKS}
     if (
         exp.ranks > 1
         and isinstance(exp.all_reduce, str)
         and known_traits(exp.strategy).messages == "all_reduce"
     ):
-        now["all_reduce"] = exp.all_reduce
         tried["all_reduce"] = ("auto", *algorithms("all_reduce"))
     if _MICROBATCHES in options_of(exp.strategy):
-        default = options_of(exp.strategy)[_MICROBATCHES].default
-        now[_MICROBATCHES] = exp.options.get(_MICROBATCHES, default)
         tried[_MICROBATCHES] = _POWERS
     result = []
-    for name, value in now.items():
-        others = (one for one in tried[name] if one == value or _can_be(exp, {name: one}))
-        values = [*dict.fromkeys(others), *([] if value in tried[name] else [value])]
+    for name, values_tried in tried.items():
+        value = _knob(exp, name)
+        others = (one for one in values_tried if one == value or _can_be(exp, {name: one}))
+        values = [*dict.fromkeys(others), *([] if value in values_tried else [value])]
         if len(values) > 1:
             if all(isinstance(one, int) for one in values):
                 values.sort()

@@ -80,12 +80,12 @@ class CriticalPath:
 
     @property
     def ms(self) -> float:
-        """How long the iteration took, in milliseconds: the length of the path."""
+        """The length of the path, which is the time of the iteration, in milliseconds."""
         return float((self.segments["end_ns"] - self.segments["start_ns"]).sum()) * 1e-6
 
     @property
     def causes(self) -> pl.DataFrame:
-        """What lies on the path, the largest first: a row per cause, with cause, in words; kind
+        """The causes on the path, the largest first: a row per cause, with cause, in words; kind
         ("compute", "link", "gap", or as in the event table), rank, peer, ms and share.
         """
         kind = pl.when(pl.col("kind").is_in(COMPUTES)).then(pl.lit("compute")).otherwise("kind")

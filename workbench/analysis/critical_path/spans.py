@@ -72,7 +72,7 @@ class Span:
 
     @property
     def message(self) -> tuple[Any, ...]:
-        """What a send and its receive have in common, but for their ranks."""
+        """The key that a send shares with its receive, but for their ranks."""
         which = self.op, self.step, self.chunk, self.slot
         return self.generation, self.collective, self.group, *which
 

@@ -129,12 +129,12 @@ class Retimer:
 
     @property
     def iterations(self) -> Numbers:
-        """How long each recorded iteration took, ms."""
+        """The time of each recorded iteration, ms."""
         return np.asarray(np.diff(iteration_ends(self.graph, self.times)[:, 0]) * 1e-6)
 
     @property
     def computing(self) -> list[list[int]]:
-        """How long rows of computing took, ns, by rank."""
+        """The time of each row of computing, ns, by rank."""
         rows = self.graph.computes.values()
         return [[self.graph.moments.ns[arc] for row in one for arc in row] for one in rows]
 

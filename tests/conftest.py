@@ -58,8 +58,9 @@ if hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
 
 
-# Servers that take 5 to 20 s of a core to start: files whose tests share one run in one worker.
-SERVER = re.compile(r"\b(lab|web_app): str\b")
+# Servers that take 5 to 20 s of a core to start, and the template that others are forked from:
+# files whose tests share one run in one worker.
+SERVER = re.compile(r"\b(lab|web_app): str\b|from tests\.interface\.app\.(served) import")
 
 
 @functools.cache
@@ -68,7 +69,7 @@ def together(file: str) -> str:
     share, or the file itself.
     """
     shared = SERVER.search(Path(file).read_text(encoding="utf-8"))
-    return shared[1] if shared else file
+    return shared[1] or shared[2] if shared else file
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -166,13 +166,14 @@ def _kill_all(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-class _ForkServer:
-    """The driver's end: hand over tasks, hear how each process ended."""
+class ForkServer:
+    """The driver's end: hand over tasks, hear how each process ended. ``module``: the server's."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.processes") -> None:
         mine, theirs = socket.socketpair()
+        self._ends: dict[int, int] = {}  # exit code by pid, of those that ``fork`` started
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes", str(theirs.fileno())],
+            [sys.executable, "-m", module, str(theirs.fileno())],
             cwd=ROOT,
             env=_environment(),
             pass_fds=[theirs.fileno()],
@@ -211,6 +212,21 @@ class _ForkServer:
             _kill_all(pid)
         return [codes[rank] for rank in range(len(pids))]
 
+    def fork(self, task: dict[str, Any]) -> int:
+        """Start a process that is not waited for, and return its pid."""
+        self.socket.sendall(json.dumps([task]).encode() + b"\n")
+        while True:  # others may end meanwhile
+            message = self._hear(60.0)
+            if "pids" in message:
+                return int(message["pids"][0])
+            self._ends[message["pid"]] = message["code"]
+
+    def code(self, pid: int) -> int | None:
+        """Return the exit code of a process that ``fork`` started; None while it runs."""
+        while message := self._hear(0.0):
+            self._ends[message["pid"]] = message["code"]
+        return self._ends.get(pid)
+
     def _hear(self, seconds: float) -> dict[str, Any]:
         """The next message, or nothing in that time. One line a message, each sent whole."""
         if not select.select([self.socket], [], [], max(0.0, seconds))[0]:
@@ -223,8 +239,8 @@ class _ForkServer:
 
 
 @functools.cache
-def _fork_server() -> _ForkServer:
-    return _ForkServer()
+def _fork_server() -> ForkServer:
+    return ForkServer()
 
 
 def _line(sock: socket.socket) -> bytes:
@@ -240,7 +256,7 @@ def _line(sock: socket.socket) -> bytes:
 # -- in the fork server --
 
 
-def _serve(fd: int) -> dict[str, Any] | None:
+def serve(fd: int) -> dict[str, Any] | None:
     """Fork what is asked for, until the driver is gone. In a forked process: return its task."""
     driver = socket.socket(fileno=fd)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -338,6 +354,6 @@ if __name__ == "__main__":
 
     import workbench.process_group.group  # noqa: F401 (every rank needs these: import them once)
 
-    work = _serve(int(sys.argv[1]))
+    work = serve(int(sys.argv[1]))
     if work is not None:
         _perform(work)

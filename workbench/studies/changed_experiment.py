@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench.choosing.choose import algorithms
+from workbench.collectives import algorithms
 from workbench.common import topology
 from workbench.common.arguments import Bandwidth, Duration, Rank, checked
 from workbench.common.errors import SpecError

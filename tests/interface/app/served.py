@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.parse
@@ -18,8 +17,7 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, build_opener
 
-from tests.live import ROOT
-from tests.processes import ending_with_us
+from tests.forked import Forked
 
 STARTS = 120.0  # seconds for a server to answer, on a busy machine
 # The command, after it has printed which routes were registered, and which of them stay.
@@ -49,7 +47,7 @@ def free_port() -> int:
 class Served:
     """A server that answers, and what it prints."""
 
-    process: subprocess.Popen[bytes]
+    process: Forked
     port: int
     log: Path
 
@@ -91,12 +89,9 @@ def launch(folder: Path, *command: str, first: str = "") -> Served:
     """
     port = free_port()
     log = folder / f"{command[0]}-{port}.log"
-    words = [sys.executable, "-c", ending_with_us(first + PROGRAM), *command, f"--port={port}"]
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "WORKBENCH_BASIC_AUTH")
     env = {k: v for k, v in os.environ.items() if k not in hidden}
-    with log.open("wb") as out:
-        process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=out, stderr=out)
-    return Served(process, port, log)
+    return Served(Forked(first + PROGRAM, [*command, f"--port={port}"], env, log), port, log)
 
 
 def end(served: Served) -> int:
@@ -107,7 +102,6 @@ def end(served: Served) -> int:
         return served.process.wait(60)
     except subprocess.TimeoutExpired:
         served.process.kill()
-        served.process.wait()
         raise
 
 

@@ -29,7 +29,7 @@ AFTER = {  # chapter -> those that it takes for granted
     "6": "06b 06c 07",
     "8": "08c 22",
     "9": "09b",
-    "10": "10b",
+    "10": "10b 10c",
     "11": "11b",
     "13": "14",
     "14": "14b",

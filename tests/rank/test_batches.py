@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pairwise import every_value, full, pairwise, sampled
-from workbench.rank.batches import Minibatches, partition, portion, portion_size
+from workbench.rank.batches import Minibatches, order_of, partition, portion, portion_size
 
 sizes = st.integers(1, 60)
 
@@ -100,3 +100,26 @@ def test_the_size_of_a_portion_is_that_of_its_ids(shares: tuple[float, ...] | No
         sizes = [portion_size(samples, worker, 3, shares) for worker in range(3)]
         assert sizes == [len(portion(ids, worker, 3, shares)) for worker in range(3)]
         assert sum(sizes) == samples
+
+
+@given(st.integers(1, 400), st.integers(1, 500), st.integers(0, 2**63 - 1), st.integers(0, 3))
+def test_a_shuffle_buffer_holds_no_more_and_takes_every_sample_once(
+    samples: int, buffer: int, seed: int, epoch: int
+) -> None:
+    order = order_of(samples, seed, epoch, buffer).tolist()
+    assert sorted(order) == [*range(samples)]
+    read, taken = -1, set[int]()
+    for at, one in enumerate(order):
+        read = max(read, one)
+        assert abs(one - at) < buffer, "a sample is taken near its place in the files"
+        assert read + 1 - len(taken) <= buffer, "that many were read and not yet taken"
+        taken.add(one)
+    assert order == order_of(samples, seed, epoch, buffer).tolist()
+
+
+def test_a_larger_shuffle_buffer_mixes_more_and_epochs_differ() -> None:
+    moved = [
+        np.abs(order_of(1000, 0, 0, buffer) - np.arange(1000)).mean() for buffer in (1, 10, 100)
+    ]
+    assert moved[0] == 0 and moved[1] * 5 < moved[2]
+    assert not np.array_equal(order_of(1000, 0, 0, 100), order_of(1000, 0, 1, 100))

@@ -73,7 +73,7 @@ def assert_every_sample_once(run: wb.Run) -> None:
     logged; an iteration that was tried again counts as it was done in the end.
     """
     exp, facts = run.experiment, json.loads(run.store.metadata["samples"])
-    minibatches = Minibatches(facts["n"], exp.batch_size, exp.seed)
+    minibatches = Minibatches(facts["n"], exp.batch_size, exp.seed, buffer=exp.shuffle_buffer)
     recoveries = recoveries_of(run.store.metadata)
     parts = {
         rank: json.loads(run.store.metadata.get(f"samples {rank}", "[]"))

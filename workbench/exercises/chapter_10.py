@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from workbench.analysis.curves import select
-from workbench.exercises.answers import number, numbers
+from workbench.exercises.answers import function, number, numbers
 from workbench.exercises.exercise import Exercise
+from workbench.exercises.grade import call
 from workbench.exercises.recorded import finished
 from workbench.exercises.verdict import Finding, equal, near, timed
 from workbench.experiment.faults import Slow
 from workbench.experiment.network import Link, Network
 from workbench.experiment.spec import Experiment
+from workbench.rank.batches import Minibatches, partition
 from workbench.runs.run import Run
 from workbench.tasks.mlp_layers import Task
 from workbench.theory import cost_model
@@ -137,6 +140,37 @@ def left_empty(answer: float) -> list[Finding]:
     return [timed("share of its parts that are empty", 0.316, measured, answer, 0.05, why)]
 
 
+def break_even(answer: float) -> list[Finding]:
+    """Judge the price of a dear node by what both ways cost in rank-seconds."""
+    why = "Eight nodes of 0.12 for 45 ms cost as much as one node for 150 ms: 8 · 0.12 · 45 / 150."
+    return [near("price per hour", 0.288, answer, 0.02, why)]
+
+
+def goes_on(rest: Callable[..., Any]) -> list[Finding]:
+    """Judge a reader by the samples that all ranks take after it goes on, over many places."""
+    findings = []
+    for samples, size, done, ranks in ((24, 8, 0, 2), (24, 8, 2, 3), (50, 8, 3, 4), (50, 8, 6, 3)):
+        whole = Minibatches(samples, size, seed=done, buffer=12)
+        order = [int(one) for one in whole.ids(0)]
+        for minibatch in range(1, whole.per_epoch):
+            order += whole.ids(minibatch).tolist()
+        expected = [
+            [
+                partition(np.array(order[at : at + size]), rank, ranks).tolist()
+                for at in range(done * size, samples, size)
+            ]
+            for rank in range(ranks)
+        ]
+        received = [
+            [[int(one) for one in ids] for ids in call(rest, order, done, size, rank, ranks)]
+            for rank in range(ranks)
+        ]
+        words = f"{samples} samples in minibatches of {size}, {done} done, {ranks} ranks"
+        why = "Skip what is done in whole minibatches, then deal each minibatch out by position."
+        findings.append(equal(words, expected, received, why))
+    return findings
+
+
 EXERCISES = (
     Exercise(
         name="10.1",
@@ -215,6 +249,47 @@ EXERCISES = (
         solution="""
             $(3/4)^4 = 0.316$: in nearly a third of its steps a rank computes nothing, and waits for
             the others.
+            """,
+    ),
+    Exercise(
+        name="10.6",
+        title="Cheap nodes or one dear node",
+        difficulty=1,
+        minutes=5,
+        takes=number("price per hour"),
+        judge=break_even,
+        task="""
+            Eight cheap nodes take 45 ms per iteration: 30 ms of computing, and 15 ms to average. A
+            node costs 0.12 per hour. One dear node takes 150 ms per iteration. At which price per
+            hour does a training on the dear node cost as much as on the cheap ones?
+            """,
+        hint="You pay for all eight nodes all the time, also while they communicate.",
+        solution="""
+            $8 \\cdot 0.12 \\cdot 45 / 150 = 0.288$ per hour, although it is only
+            $150/45 = 3.3$ times slower. Below that price the dear node is cheaper, and later done.
+            """,
+    ),
+    Exercise(
+        name="10.7",
+        title="Go on with the next sample",
+        difficulty=2,
+        minutes=15,
+        takes=function("rest(order, done, batch_size, rank, ranks)"),
+        judge=goes_on,
+        task="""
+            A reader of files was killed. `order` has all ids of the epoch in the order in which
+            they are taken, and `done` minibatches of `batch_size` were finished. Return what `rank`
+            of `ranks` still has to take: a list of ids for each minibatch that is left. Position 0
+            of a minibatch is rank 0's, position 1 is rank 1's, and so on; there may be fewer ranks
+            now than before.
+            """,
+        hint="Cut the order into minibatches first. The last one may be smaller.",
+        solution="""
+            ```python
+            def rest(order, done, batch_size, rank, ranks):
+                starts = range(done * batch_size, len(order), batch_size)
+                return [order[at : at + batch_size][rank::ranks] for at in starts]
+            ```
             """,
     ),
 )

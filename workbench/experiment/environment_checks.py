@@ -74,6 +74,7 @@ def _check_fields(exp: Fields) -> None:
         "memory_limit": (exp.memory_limit, f"{strategy} does not measure it: leave it out"),
         "scale_batch": (exp.scale_batch or None, fixed),
         "min_ranks": (exp.min_ranks, fixed),
+        "shuffle_buffer": (exp.shuffle_buffer, "transitions are drawn from replay: leave it out"),
         "bad_minibatch": (
             None if exp.bad_minibatch == "keep" else exp.bad_minibatch,
             "transitions are played, not read: leave it out",

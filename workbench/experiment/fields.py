@@ -93,6 +93,11 @@ class Fields(FrozenModel):
         lt=2**63,
         description="fixes initial parameters, split and order of the samples",
     )
+    shuffle_buffer: Count | None = Field(
+        default=None,
+        description="samples among which the next one is drawn, where the data set is read from "
+        "front to back, as from files; left out: among all that are left",
+    )
     optimizer: optimizers.Name = Field(default="sgd", description="update rule")
     lr: Positive | None = Field(
         default=None,

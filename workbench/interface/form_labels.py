@@ -27,6 +27,7 @@ PLACES = {
     "digest_every": ("Compare replicas every", "Links and faults", "iterations", True),
     "pad_compute": ("Pad computing to", "Time", "", True),
     "pad_environment": ("Pad a step of the environment to", "Time", "", True),
+    "shuffle_buffer": ("Shuffle buffer", "Training", "samples", True),
     "optimizer": ("Optimizer", "Training", "", True),
     "lr": ("Learning rate", "Training", "", True),
     "warmup": ("Warm-up", "Training", "updates", True),

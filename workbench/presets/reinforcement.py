@@ -66,6 +66,11 @@ def balancing(iterations: int = 10_000) -> Experiment:
     )
 
 
+def investing(ranks: int, iterations: int = 1500) -> Experiment:
+    """Return Ape-X on the portfolio: a learner, replay, and all other ranks are actors."""
+    return catching("ape_x", ranks, iterations).replace(task="portfolio", lr=3e-3)
+
+
 def presets() -> list[Words]:
     """Return the presets."""
     return [
@@ -88,6 +93,11 @@ def presets() -> list[Words]:
             "Gorila in bundles",
             "Each of three ranks plays, remembers and learns. Which messages are gone?",
             lambda: catching("gorila", 4, bundle=True),
+        ),
+        (
+            "A portfolio, four actors",
+            "No labels, only gains and losses of ten states: how many days do four actors play?",
+            lambda: investing(6),
         ),
         (
             "CartPole",

@@ -27,6 +27,11 @@ def presets() -> list[Words]:
             lambda: Experiment(ranks=6, batch_size=4, iterations=40),
         ),
         (
+            "A shuffle buffer",
+            "The data set is read from front to back: how far do its 96 samples mix it?",
+            lambda: Experiment(ranks=3, batch_size=24, iterations=60, shuffle_buffer=96),
+        ),
+        (
             "Samples of a fast worker",
             "No worker waits for another (ASP): how many minibatches is the fastest worker ahead?",
             lambda: Experiment(

@@ -37,13 +37,20 @@ class Minibatches:
 
     Each epoch is a new permutation; its last minibatch may be smaller. ``sizes``: where they change
     in the course of a run, the first iteration of each size, and the size; so that each sample is
-    in one minibatch of an epoch, they follow each other whatever their sizes are.
+    in one minibatch of an epoch, they follow each other whatever their sizes are. ``buffer``: the
+    samples of a shuffle buffer, for a data set that is read from front to back (``order_of``).
     """
 
     def __init__(
-        self, samples: int, batch_size: int, seed: int, sizes: Sequence[tuple[int, int]] = ()
+        self,
+        samples: int,
+        batch_size: int,
+        seed: int,
+        sizes: Sequence[tuple[int, int]] = (),
+        buffer: int | None = None,
     ) -> None:
         self.samples, self.batch_size, self.seed = samples, batch_size, seed
+        self.buffer = buffer
         self.per_epoch = -(-samples // batch_size)
         # (first iteration, epoch, samples of it before, size)
         self._spans = [(0, 0, 0, batch_size)]
@@ -53,14 +60,16 @@ class Minibatches:
             self._spans.append((first, *at[:2], size))
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
+    def under(self, seed: int) -> Minibatches:
+        """Return those of another seed."""
+        return Minibatches(self.samples, self.batch_size, seed, buffer=self.buffer)
+
     def ids(self, iteration: int) -> np.ndarray:
         """Return the ids (int64) of the whole minibatch of an iteration."""
         epoch, start, size = _place(self._spans, iteration, self.samples)
         if epoch != self._epoch:
-            self._epoch, self._order = (
-                epoch,
-                np.random.default_rng([self.seed, epoch]).permutation(self.samples),
-            )
+            self._epoch = epoch
+            self._order = order_of(self.samples, self.seed, epoch, self.buffer)
         return self._order[start : start + size]
 
     def size(self, iteration: int) -> int:
@@ -77,6 +86,21 @@ class Minibatches:
     def scale(self) -> float:
         """The size of the newest minibatches as a multiple of ``batch_size``."""
         return self._spans[-1][3] / self.batch_size
+
+
+def order_of(samples: int, seed: int, epoch: int, buffer: int | None = None) -> np.ndarray:
+    """Return the ids (int64) of an epoch in the order in which they are taken.
+
+    With a ``buffer``, ids are read from front to back, each waits for a random time and is taken:
+    at most ``buffer`` of them have been read and not yet taken, and a sample is taken less than
+    ``buffer`` places before or after its own. The order is known beforehand, so a run that goes on
+    after a kill needs no buffer that survived.
+    """
+    draw = np.random.default_rng([seed, epoch])
+    if buffer is None:
+        return draw.permutation(samples)
+    taken_at = np.arange(samples) + buffer * draw.random(samples)
+    return np.argsort(taken_at, kind="stable")
 
 
 @dataclass(frozen=True)
@@ -123,12 +147,13 @@ def minibatches_of(
     """
     before, samples = Sizes.from_json(prepared.get(SIZES, "")), samples or exp.batch_size
     if not exp.scale_batch:
-        return Minibatches(samples, exp.batch_size, exp.seed)
+        return Minibatches(samples, exp.batch_size, exp.seed, buffer=exp.shuffle_buffer)
     batches = [
         (max(first, before.until), max(1, round(exp.batch_size * ranks / exp.ranks)))
         for first, ranks in team.sizes or ((0, len(team.members)),)
     ]
-    return Minibatches(samples, exp.batch_size, exp.seed, (*before.each, *batches))
+    sizes = (*before.each, *batches)
+    return Minibatches(samples, exp.batch_size, exp.seed, sizes, exp.shuffle_buffer)
 
 
 Ids = TypeVar("Ids", np.ndarray, range)

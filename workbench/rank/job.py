@@ -20,7 +20,7 @@ from workbench.experiment.team import Team
 from workbench.experiment.traits import Traits
 from workbench.process_group.session import Session
 from workbench.rank.averaging import average_replicas
-from workbench.rank.batches import Minibatch, Minibatches, minibatches_of
+from workbench.rank.batches import Minibatch, minibatches_of
 from workbench.rank.checkpointing import Checkpointing
 from workbench.rank.computing import Computing
 from workbench.rank.corruption import Corruption, Skips
@@ -114,7 +114,7 @@ class Job:
     def of_model(self, number: int) -> None:
         """Train this one of several models: a run of its own, on the experiment's seed + number."""
         self.number, self.seed = number, self.exp.seed + number
-        self.minibatches = Minibatches(self.minibatches.samples, self.exp.batch_size, self.seed)
+        self.minibatches = self.minibatches.under(self.seed)
         self.taken = None if number else self.taken  # a page is told of the first model's
 
     def model(self, *, keep: bool = True) -> torch.nn.Module:

@@ -32,7 +32,9 @@ class Taken:
     ) -> None:
         self._rank, self._tell, self._scaled = rank, tell, exp.scale_batch
         # Slices are told of minibatches of one size, which readers know.
-        self._minibatches = Minibatches(minibatches.samples, exp.batch_size, minibatches.seed)
+        self._minibatches = Minibatches(
+            minibatches.samples, exp.batch_size, minibatches.seed, buffer=minibatches.buffer
+        )
         self._iterations, self._end = (
             exp.iterations,
             _iterations_kept(minibatches, exp.iterations),
@@ -73,6 +75,7 @@ class Taken:
             "seed": whole.seed,
             "iterations": self._iterations,
             **({"scaled": True} if self._scaled else {}),
+            **({} if whole.buffer is None else {"buffer": whole.buffer}),
         }
         first = min(self._parts, default=done)  # a process that came later knows nothing of before
         took = [self._parts.get(i, [] if i >= first else None) for i in range(done)]

@@ -41,7 +41,8 @@ from workbench.store.regular_file import json_of
 
 LARGEST_MINIBATCH = 1 << 40  # samples
 # Fields that decide what is trained: with another value it would be another training.
-_SAME = ("strategy", "task", "task_options", "seed", "batch_size", "optimizer", "dtype")
+_ORDER = ("seed", "batch_size", "shuffle_buffer")  # of the samples
+_SAME = ("strategy", "task", "task_options", *_ORDER, "optimizer", "dtype")
 
 
 def experiment_of(place: Path, allow_code: bool = False) -> Experiment:

@@ -50,7 +50,7 @@ TRAITS = Traits(
     scene="server",
 )
 POLICIES = {"synchronous": "bsp", "asynchronous": "asp", "hogwild": "asp"}  # by mode
-WITHOUT = ("memory_limit", "checkpoint", "scale_batch")  # fields of an Experiment
+WITHOUT = ("memory_limit", "checkpoint", "scale_batch", "shuffle_buffer")  # fields of an Experiment
 
 
 @dataclass(frozen=True, kw_only=True)

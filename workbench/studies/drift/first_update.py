@@ -87,7 +87,7 @@ def start_of(exp: Experiment) -> Start:
         torch.manual_seed(exp.seed)
         model = task.model().to(torch.float64)
         dataset = task.dataset("train")
-        ids = Minibatches(len(dataset), exp.batch_size, exp.seed).ids(0)
+        ids = _minibatches(exp, len(dataset)).ids(0)
         parameters = {
             name: value.detach().numpy().copy() for name, value in model.named_parameters()
         }
@@ -111,9 +111,13 @@ def start_of(exp: Experiment) -> Start:
 
 def first_uneven(exp: Experiment, samples: int) -> int | None:
     """Return the first iteration whose minibatch the ranks cannot share evenly."""
-    minibatches = Minibatches(samples, exp.batch_size, exp.seed)
+    minibatches = _minibatches(exp, samples)
     sizes = (minibatches.size(one) for one in range(exp.iterations))
     return next((number for number, size in enumerate(sizes) if size % exp.ranks), None)
+
+
+def _minibatches(exp: Experiment, samples: int) -> Minibatches:
+    return Minibatches(samples, exp.batch_size, exp.seed, buffer=exp.shuffle_buffer)
 
 
 def _parts(ids: npt.NDArray[np.int64], ranks: int) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:

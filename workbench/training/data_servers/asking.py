@@ -42,7 +42,9 @@ class Examples:
         self.server = self.worker % servers
         # Its own: the order of an epoch is worked out once, though requests run ahead into the
         # next one.
-        self.minibatches = Minibatches(len(job.train), job.exp.batch_size, job.seed)
+        self.minibatches = Minibatches(
+            len(job.train), job.exp.batch_size, job.seed, buffer=job.exp.shuffle_buffer
+        )
         self.form = Form.of(reread(job, lambda: job.batch(job.train, np.arange(1))))
         self.requests: dict[int, tuple[Any, torch.Tensor]] = {}  # iteration -> message, room for it
         self.next = 0  # the iteration to ask for next

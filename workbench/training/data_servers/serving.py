@@ -41,7 +41,9 @@ class Server:
     def __init__(self, job: Job, servers: int, ahead: int) -> None:
         self.job, self.group, self.ahead = job, job.group("data"), ahead
         self.first, self.workers = servers, job.ranks - servers
-        self.minibatches = Minibatches(len(job.train), job.exp.batch_size, job.seed)
+        self.minibatches = Minibatches(
+            len(job.train), job.exp.batch_size, job.seed, buffer=job.exp.shuffle_buffer
+        )
         self.form = Form.of(reread(job, lambda: job.batch(job.train, np.arange(1))))
         self.lane = job.recorder.lane("server")
         self.newest = -1  # the latest iteration that was answered to any worker

@@ -73,7 +73,7 @@ def run_facts(metadata: Mapping[str, str]) -> dict[str, Any] | None:
     what = json.loads(metadata[KEY])
     if what.get("scaled"):
         return None
-    whole = Minibatches(what["n"], what["batch_size"], what["seed"])
+    whole = Minibatches(what["n"], what["batch_size"], what["seed"], buffer=what.get("buffer"))
     took: dict[int, list[Part]] = {
         int(name.split()[1]): json.loads(text) for name, text in metadata.items() if name != KEY
     }

@@ -347,7 +347,9 @@ def _perform(task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    import hypothesis  # noqa: F401
     import numpy  # noqa: F401
+    import polars  # noqa: F401
     import pytest  # noqa: F401
     import torch._dynamo  # 2 s of a core for each rank that makes an optimizer
     import torch.distributed  # noqa: F401

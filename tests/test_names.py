@@ -39,6 +39,11 @@ EXCEPTIONS = {
     "workbench/views/stills/pipeline.py": ({"pipeline"}, KEY),
     "assets/scenes/pipeline/scene.json": ({"pipeline"}, KEY),
     "assets/scenes/pipeline/mesh.js": ({"pipeline"}, KEY),
+    "workbench/analysis/axes.py": ({"fsdp", "mesh", "zero"}, KEY),
+    "workbench/formulas/grid.py": ({"fsdp", "mesh"}, KEY),
+    "workbench/formulas/mesh.py": ({"fsdp"}, KEY),
+    "workbench/training/mesh/rank.py": ({"fsdp", "mesh"}, KEY),
+    "workbench/training/mesh/shapes.py": ({"zero"}, KEY),
     "workbench/training/sampling/minibatches.py": ({"sequential"}, ORDER),
     "workbench/views/stills/svg_samples.py": ({"sequential"}, ORDER),
 }

@@ -92,7 +92,7 @@ class Job:
         self._groups = Groups(session, rank, self.ranks, exp.timeout_ns)
         self.parts = Parts(equal=self.traits.replicas == "equal", writes=rank == 0)  # to keep
         self.checkpoints = Checkpointing(self, run)
-        self.memory = Memory.of(self.run_rank, exp.memory_limit_bytes, self.recorder)
+        self.memory: Memory | None = Memory.of(self.run_rank, exp.memory_limit_bytes, self.recorder)
         self.take_over: Callable[[Any, Before | None], int] = take_over  # or the strategy's own,
         self.carried: object = None  # and what it needs for that beside ``parts``
         self._agreed: Snapshot | None = None  # what they had at the end of the last round
@@ -100,11 +100,11 @@ class Job:
         self.started_ns, self.ended_ns = 0 if before is None else before.started_ns, 0
         self.number = self.replica = 0  # of the model that it trains, and that it has a part of
         self.past, self._buffers = before, dict[str, torch.Tensor]()  # before this iteration
-        self.goes_on_from_memory = exp.recovery not in ("abort", "restart")
+        self.goes_on_from_memory: bool = exp.recovery not in ("abort", "restart")
         self.begins = self.served = False  # has it begun to iterate? do servers say where it ends?
         self.begun = self.completed = 0  # the first iteration of ``losses``; those that are done
         self.losses, self.samples, self.digest = list[float](), list[int](), ""
-        self.history = dict[str, list[float]]()  # losses of a run that is resumed, by model
+        self.history: dict[str, list[float]] = {}  # losses of a run that is resumed, by model
         self.parameters, self.partial = dict[str, torch.Tensor](), False  # partial: not all of them
         self.metrics, self.outage = dict[str, float](), Outage(exp, self.recorder, control)
         self.speaker = 0  # the rank whose parameters are the run's, if they are not partial

@@ -60,6 +60,21 @@ class Tables:
 
         return (call_parts if by_rank else calls)(self.store.scan(), iteration)
 
+    def axes(self) -> pl.DataFrame:
+        """Compare what each axis of a mesh sends with its formula: a row per axis, collective, rank
+        and iteration.
+
+        axis: "tp", or "dp+fsdp" where one line has both; collective: "p2p" for messages; rank;
+        iteration; calls: how many; bytes: that the rank sent; formula_calls, formula_bytes: from
+        the layout and the shapes alone (formulas/mesh.py), null where it has none; exposed_ms: how
+        long the axis kept the rank from computing in that iteration, in all its collectives. What
+        tp and zero 3 exchange stands within a layer's computing, and all of it counts. Empty for
+        any other run.
+        """
+        from workbench.analysis.axes import axes
+
+        return axes(self.store.events, self.store.metadata)
+
     def iterations(self) -> pl.DataFrame:
         """List the iterations of each rank that computes: a row per rank and iteration.
 

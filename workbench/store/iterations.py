@@ -68,10 +68,10 @@ def _steps(rows: pl.DataFrame) -> pl.DataFrame:
     p = pl.col
     metric, lasts = p("kind") == "metric", p("end_ns") > p("start_ns")
     spans = rows.filter(lasts)
-    compute = _union(spans.filter(p("kind").is_in(COMPUTE)), "compute_ns")
+    compute = union(spans.filter(p("kind").is_in(COMPUTE)), "compute_ns")
     outer = spans.filter(p("kind").is_in(OUTER))
-    moved, both = _union(outer, "communication_ns"), _union(spans, "both_ns")
-    loads = _union(spans.filter(p("kind") == "load"), "load_ns").select(
+    moved, both = union(outer, "communication_ns"), union(spans, "both_ns")
+    loads = union(spans.filter(p("kind") == "load"), "load_ns").select(
         *_STEP, load_ms=p("load_ns") / 1e6
     )
     table = (
@@ -104,16 +104,18 @@ def _steps(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _union(spans: pl.DataFrame, name: str) -> pl.DataFrame:
+def union(
+    spans: pl.DataFrame, name: str, by: Sequence[str] = ("rank", "iteration")
+) -> pl.DataFrame:
     """Compute how long at least one of an iteration's spans lasts."""
-    p = pl.col
+    p, step = pl.col, [*by]
     return (
-        spans.sort(*_STEP, "start_ns")
-        .with_columns(p("end_ns").cum_max().shift(1).over(_STEP).alias("before"))
+        spans.sort(*step, "start_ns")
+        .with_columns(p("end_ns").cum_max().shift(1).over(step).alias("before"))
         .with_columns(
             (p("end_ns") - pl.max_horizontal("start_ns", "before")).clip(0).alias("own_ns")
         )
-        .group_by(_STEP)
+        .group_by(step)
         .agg(p("own_ns").sum().alias(name))
     )
 

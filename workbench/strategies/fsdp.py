@@ -91,8 +91,8 @@ def train(job: Job, config: Config) -> None:
     from workbench.training.buddies.copies import Buddies
     from workbench.training.fsdp.sharded import Sharded
 
-    sharded = Sharded(
-        job, units=config.units, free=config.reshard_after_forward, ahead=config.prefetch
+    sharded = Sharded.of_task(
+        job, by=config.units, free=config.reshard_after_forward, ahead=config.prefetch
     )
     model = sharded.model
     job.keep("model", model, "divided")

@@ -15,13 +15,11 @@ Law    equal to sequential training within rounding; what is whole on every rank
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
 from workbench.experiment.traits import Traits
-from workbench.user_code import source
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -37,7 +35,6 @@ TRAITS = Traits(
     plans_tensors=True,
     idle=(("buddy_every", "recovery", ("abort", "restart")),),
 )
-FEW = 16  # samples that the driver makes to look at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,39 +55,10 @@ def prepare(exp: Experiment, config: Config) -> dict[str, str]:
 
     A user's own task does not run here: its ranks raise before they train.
     """
-    if isinstance(exp.task, str) and not source.split_path(exp.task):
-        import torch
-        from torch.utils import _pytree as pytree
-        from torch.utils.data import default_collate
+    from workbench.training.tensor_parallel.ahead import look_ahead
 
-        from workbench.rank.placement import need_samples
-        from workbench.tasks._blueprint import look_at_model
-        from workbench.training.tensor_parallel import planning as sharding
-        from workbench.training.tensor_parallel.tokens import by_tokens
-
-        def look(model: torch.nn.Module) -> None:
-            device = next((one.device for one in model.parameters()), torch.device("cpu"))
-            there = pytree.tree_map_only(torch.Tensor, lambda one: one.to(device), batch)
-            plan = sharding.plan(model, sharding.arguments(task, model, there), exp.ranks)
-            if config.sequence_parallel:
-                by_tokens(plan)
-
-        with torch.random.fork_rng(devices=[]):
-            try:
-                task = source.load("tasks", exp.task, "Task")(**_few_samples(exp.task_options))
-            except (TypeError, ValueError) as error:
-                raise SpecError.at("task_options", str(error), dict(exp.task_options)) from None
-            data = need_samples(task.dataset("train"), "train", task)
-            batch = default_collate([data[i] for i in range(min(2, exp.batch_size, len(data)))])
-            look_at_model(task, look)
+    look_ahead(exp, exp.ranks, by_tokens=config.sequence_parallel)
     return {}
-
-
-def _few_samples(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's options with FEW of its made-up samples: two of them tell their shapes."""
-    count = options.get("samples")
-    few = {"samples": FEW} if isinstance(count, int) and count > FEW else {}
-    return {**options, **few}
 
 
 def check_survivors(config: Config, same_ranks: bool) -> None:
@@ -103,7 +71,6 @@ def train(job: Job, config: Config) -> None:
     from workbench.rank.shared_passes import SharedPass
     from workbench.store.result import digest
     from workbench.training.buddies.copies import Buddies
-    from workbench.training.tensor_parallel.model import assemble
 
     own = split(job, config)
     model = job.padded(own.model.to(job.device))
@@ -125,7 +92,8 @@ def train(job: Job, config: Config) -> None:
             job.report(loss, len(minibatch.ids) if job.rank == 0 else 0)
         buddies.end(minibatch.iteration)
     job.finish(model, alone=True)
-    job.parameters = assemble(own)
+    whole = {name: value.detach().cpu() for name, value in own.rest.items()}
+    job.parameters = whole | own.assembled(own.model.state_dict())
     job.digest = digest(job.parameters)
     buddies.meet()
 

@@ -91,9 +91,12 @@ def train(job: Job, config: Config) -> None:
     from workbench.rank.batches import partition
     from workbench.rank.shared_passes import SharedPass
     from workbench.training.buddies.copies import Buddies
-    from workbench.training.zero.units import Zero
+    from workbench.training.zero.units import Zero, by_layer
 
-    zero = Zero(job, config.zero, config.units)
+    model = job.model(keep=False)
+    zero = Zero(job, config.zero, model, by_layer(model, config.units))
+    job.keep("model", zero.parts, "divided")
+    optimizer = job.optimizer(zero.slices.values(), scope="divided")
     buddies, shared = Buddies(job, config.buddy_every), SharedPass(job, zero.model)
     for minibatch in job.iterations():
         buddies.begin(minibatch.iteration)
@@ -114,7 +117,7 @@ def train(job: Job, config: Config) -> None:
             zero.reduce()
         else:
             if batches:
-                job.update(zero.optimizer)
+                job.update(optimizer)
                 zero.gather()
                 job.report(total / max(1, len(mine)), len(mine))
         buddies.end(minibatch.iteration)

@@ -106,7 +106,7 @@ class Probe(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         read = name == "__get__" and getattr(func.__self__, "__name__", "") in _TRANSPOSED
         if name not in _NOT_A_USE or read:
-            self._look(args)
+            self._look((*args, *(kwargs or {}).values()))
         return func(*args, **(kwargs or {}))
 
     def _look(self, args: tuple[Any, ...]) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from workbench.common.torch_names import all_gather_single, reduce_scatter_single
@@ -33,35 +34,48 @@ _METRIC = CODE["metric"]
 
 
 class Sharded:
-    """One rank's parts of the task's model."""
+    """One rank's parts of a model, or of a stage."""
 
-    def __init__(self, job: Job, *, units: str, free: bool, ahead: int) -> None:
-        """Shard the layers; ``free`` them after forward; gather each ``ahead`` layers before its
-        use.
+    def __init__(
+        self,
+        job: Job,
+        memory: ShardedMemory,
+        model: nn.Module,
+        layers: Sequence[tuple[str, list[nn.Module]]],
+        mesh: DeviceMesh,
+        *,
+        free: bool = True,
+        aside: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Shard the layers over the ranks of a mesh; ``free`` them after forward. ``layers``:
+        modules that are gathered at once, with a name; ``aside``: the group of all but training.
         """
-        self.job = job
-        limit = job.exp.memory_limit_bytes
-        self.memory = job.memory = ShardedMemory(job.run_rank, limit, job.recorder)
-        self.memory.counts_activations = True  # a page draws what is held
-        self.metrics = job.metrics_group()
+        self.job, self.memory, self.model = job, memory, model
+        self.metrics = job.metrics_group() if aside is None else aside
         if isinstance(job.exp.task, str) and not split_path(job.exp.task):
             # It warns of changing an output in place, which our tasks do not.
             warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
-        self.model = job.model(keep=False)
-        self.layers = self._shard(units, free)
-        _look_ahead([layer.module for layer in self.layers], ahead)
-        self._tell(units, free, ahead)
-
-    def _shard(self, by: str, free: bool) -> list[Layer]:
-        model, job = self.model, self.job
-        chosen = units(model, by)
-        mesh = init_device_mesh(job.device.type, (job.ranks,))
-        for _, module in chosen:
-            fully_shard(module, mesh=mesh, reshard_after_forward=free)
+        for _, modules in layers:
+            fully_shard(modules, mesh=mesh, reshard_after_forward=free)
         fully_shard(model, mesh=mesh, reshard_after_forward=free)
-        layers = [Layer(self, name, module, f"{name}.") for name, module in chosen]
-        layers.append(Layer(self, REST if chosen else WHOLE, model, ""))
-        return [layer for layer in layers if layer.parameters]
+        of = [Layer(self, name, modules[0]) for name, modules in layers]
+        of.append(Layer(self, REST if layers else WHOLE, model))
+        self.layers = [layer for layer in of if layer.parameters]
+
+    @classmethod
+    def of_task(cls, job: Job, *, by: str, free: bool, ahead: int) -> Sharded:
+        """Return the task's model, sharded over all ranks ``by`` layers or whole; each layer is
+        gathered ``ahead`` layers before its use.
+        """
+        memory = job.memory = ShardedMemory(job.run_rank, job.exp.memory_limit_bytes, job.recorder)
+        memory.counts_activations = True  # a page draws what is held
+        model = job.model(keep=False)
+        layers = [(name, [module]) for name, module in units(model, by)]
+        mesh = init_device_mesh(job.device.type, (job.ranks,))
+        result = cls(job, memory, model, layers, mesh, free=free)
+        _look_ahead([layer.module for layer in result.layers], ahead)
+        result._tell(by, free, ahead)
+        return result
 
     def _tell(self, by: str, free: bool, ahead: int) -> None:
         """Publish how many bytes of each layer each rank has."""
@@ -117,10 +131,10 @@ class Sharded:
 class Layer:
     """One unit of ``fully_shard``, as FSDP gathers and frees it."""
 
-    def __init__(self, sharded: Sharded, name: str, module: nn.Module, prefix: str) -> None:
-        """Watch a layer; ``prefix``: of its parameters' names in the model."""
+    def __init__(self, sharded: Sharded, name: str, module: nn.Module) -> None:
+        """Watch a layer; ``module``: any that is gathered with it."""
         assert isinstance(module, FSDPModule)
-        self.sharded, self.name, self.module, self.prefix = sharded, name, module, prefix
+        self.sharded, self.name, self.module = sharded, name, module
         self.kind = type(module).__name__.removeprefix("FSDP")
         group: Any = module._get_fsdp_state()._fsdp_param_group
         self.parameters = group.fsdp_params if group is not None else []
@@ -196,8 +210,8 @@ class Layer:
         """Return copies of the layer's parameters, which are gathered now."""
         parameters = {id(one.unsharded_param) for one in self.parameters}
         return {
-            self.prefix + name: value.detach().cpu().clone()
-            for name, value in self.module.named_parameters(remove_duplicate=False)
+            name: value.detach().cpu().clone()
+            for name, value in self.sharded.model.named_parameters(remove_duplicate=False)
             if id(value) in parameters
         }
 

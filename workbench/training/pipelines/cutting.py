@@ -34,8 +34,11 @@ def agree(
     job: Job, config: Options, schedule: Schedule, traced: Traced, args: tuple[Any, ...], batch: Any
 ) -> Cut:
     """Return the cut, equal on all ranks. ``args``: the model's arguments for ``batch``, a
-    microbatch.
+    microbatch. Layers are measured only where something depends on it: the cut, a limit, a page.
     """
+    fixed = schedule.stages == 1 or config.split != "auto"
+    if fixed and job.exp.memory_limit_bytes is None and not job.recorder.active:
+        return choose(traced, schedule.stages, "layers" if schedule.stages == 1 else config.split)
     text = ""
     if job.rank == 0:
         traced.model.to(job.device)  # its layers are measured where they will train

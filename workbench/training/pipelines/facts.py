@@ -21,13 +21,14 @@ def facts(exp: Experiment, config: Options, schedule: Schedule) -> str:
     """
     pads = exp.pads_ns
     times = pipeline_theory.Times(*(ns * 1e-9 for ns in pads)) if pads else pipeline_theory.UNIT
+    replicas = exp.ranks // schedule.ranks
     bubble = pipeline_theory.bubble(schedule, times) if schedule.flush else None
     return json.dumps(
         {
             "schedule": schedule.name,
             "flush": schedule.flush,
             "ranks": schedule.ranks,
-            "replicas": config.replicas,
+            "replicas": replicas,
             "stages": schedule.stages,
             "microbatches": config.microbatches,
             "rank_of": schedule.rank_of,
@@ -35,6 +36,6 @@ def facts(exp: Experiment, config: Options, schedule: Schedule) -> str:
             "pads_ms": [ns / 1e6 for ns in pads] if pads else None,
             "bubble": bubble,
             "peaks": schedule.peaks,
-            "axes": [["data", config.replicas], ["pipeline", schedule.ranks]],
+            "axes": [["data", replicas], ["pipeline", schedule.ranks]],
         }
     )

@@ -24,14 +24,22 @@ Key = tuple[int, int]  # iteration, microbatch in it
 class Feeding:
     """Microbatches and losses of one rank.
 
+    ``share``: of every minibatch, which part and of how many.
     ``first`` and ``last``: whether this rank has that stage; a rank with neither loads nothing.
     ``longest``: iterations after which none of an iteration's microbatches is in flight.
     """
 
     def __init__(
-        self, job: Job, replicas: int, microbatches: int, *, first: bool, last: bool, longest: int
+        self,
+        job: Job,
+        share: tuple[int, int],
+        microbatches: int,
+        *,
+        first: bool,
+        last: bool,
+        longest: int,
     ) -> None:
-        self.job, self.replicas, self.microbatches = job, replicas, microbatches
+        self.job, self.share, self.microbatches = job, share, microbatches
         self.first, self.last, self.longest = first, last, longest
         self.ids: dict[int, list[np.ndarray]] = {}  # by iteration, of each microbatch
         self.shares: dict[int, list[float]] = {}  # of the whole minibatch
@@ -39,13 +47,14 @@ class Feeding:
         self.losses: dict[int, float] = defaultdict(float)
         self.metrics: dict[int, dict[str, float]] = {}
         self._answer: tuple[Key, Any, Any] | None = None  # to be measured
+        self.counts = True  # the samples: no other rank reports the same loss
 
     def split(self, ids: np.ndarray) -> tuple[list[np.ndarray], list[float]]:
         """Return the sample ids of the replica's microbatches, and their shares of the minibatch.
 
         An empty microbatch gets a sample of weight 0.
         """
-        mine = partition(ids, self.job.replica, self.replicas)
+        mine = partition(ids, *self.share)
         parts = np.array_split(mine, self.microbatches)
         shares = [len(part) / len(ids) for part in parts]
         return [part if len(part) else ids[:1] for part in parts], shares
@@ -111,6 +120,8 @@ class Feeding:
             return
         share, loss = sum(self.shares[iteration]), self.losses.pop(iteration)
         mean = loss / share if share else 0.0
-        if share and (sums := self.metrics.pop(iteration, None)):
+        sums = self.metrics.pop(iteration, None)
+        if share and sums and self.counts:
             self.job.record_metrics({n: one / share for n, one in sums.items()}, "minibatch")
-        self.job.report(torch.tensor(mean, dtype=torch.float64), round(share * samples))
+        count = round(share * samples) if self.counts else 0
+        self.job.report(torch.tensor(mean, dtype=torch.float64), count)

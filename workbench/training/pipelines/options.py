@@ -7,12 +7,10 @@ from typing import Protocol
 
 
 class Options(Protocol):
-    """The options of ``strategies/pipeline.py`` that a pipeline needs; its ``Config`` explains
+    """The options that a pipeline needs; the ``Config`` of ``strategies/pipeline.py`` explains
     each.
     """
 
-    @property
-    def replicas(self) -> int: ...
     @property
     def microbatches(self) -> int: ...
     @property

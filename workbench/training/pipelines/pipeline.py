@@ -11,7 +11,7 @@ the last backward of an iteration.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import pairwise
@@ -37,7 +37,7 @@ from workbench.training.pipelines.stage import Stage, Tensors
 from workbench.training.pipelines.validating import validate
 from workbench.training.splitting.cut import Cut
 from workbench.training.splitting.sliced import hollow, shapes, stage_module
-from workbench.training.splitting.traced import trace
+from workbench.training.splitting.traced import Traced, trace
 
 if TYPE_CHECKING:
     from workbench.training.pipelines.options import Options
@@ -48,28 +48,27 @@ _KINDS = {"F": "forward", "B": "backward", "I": "backward", "W": "weight_grad"}
 class Pipeline:
     """One rank of a pipeline. ``run`` trains."""
 
+    stages: dict[int, Stage]  # of this rank
+    optimizers: dict[int, torch.optim.Optimizer]
+
     def __init__(self, job: Job, config: Options, schedule: Schedule) -> None:
         self.job, self.schedule = job, schedule
-        self.ranks = job.ranks // config.replicas
-        self.microbatches = config.microbatches
-        job.replica, self.place = divmod(job.rank, self.ranks)
-        self.world = range(job.replica * self.ranks, (job.replica + 1) * self.ranks)
-        self.row = schedule.rows[self.place]
-        job.group("metrics")
+        self.ranks, self.microbatches = schedule.ranks, config.microbatches
         self.mates: dist.ProcessGroup | None = None  # the same stages in the other replicas
-        if config.replicas > 1:
-            for place in range(self.ranks):
-                group = job.group(f"replicas {place}", range(place, job.ranks, self.ranks))
-                self.mates = group if place == self.place else self.mates
-        self.memory = job.memory = job.memory or Memory(job.rank)
+        job.group("metrics")
+        self.world, self.share = self._take_place()
+        self.place = self.world.index(job.rank)
+        self.row = schedule.rows[self.place]
+        self.memory = job.memory = self._memory()
         self.memory.counts_activations = True  # of stages
         self.pads = job.exp.pads_ns
         self.buddies = Buddies(job, config.buddy_every)
         self._build(config)
-        self.relay = Relay(job, self.world, schedule.rank_of, self._cuts)
+        group = self._messages()
+        self.relay = Relay(job, self.world, schedule.rank_of, self._cuts, group)
         self.feeding = Feeding(
             job,
-            config.replicas,
+            self.share,
             config.microbatches,
             first=0 in self.stages,
             last=schedule.stages - 1 in self.stages,
@@ -82,35 +81,65 @@ class Pipeline:
             self._cuts(len(part))  # computed now: its ms would show in the first iteration
         dist.barrier(group=job.group("metrics"))  # as would the set-up of a slower rank
 
+    def _take_place(self) -> tuple[Sequence[int], tuple[int, int]]:
+        """Return the ranks of this rank's pipeline, and which part of each minibatch they take, of
+        how many. All ranks make their groups here, in the same order.
+        """
+        job, ranks = self.job, self.ranks
+        replicas = job.ranks // ranks
+        job.replica, place = divmod(job.rank, ranks)
+        if replicas > 1:
+            for each in range(ranks):
+                group = job.group(f"replicas {each}", range(each, job.ranks, ranks))
+                self.mates = group if each == place else self.mates
+        world = range(job.replica * ranks, (job.replica + 1) * ranks)
+        return world, (job.replica, replicas)
+
+    def _messages(self) -> dist.ProcessGroup | None:
+        """Return the group of the messages between stages; None: of all ranks."""
+        return None
+
+    def _memory(self) -> Memory:
+        return self.job.memory or Memory(self.job.rank)
+
     def _build(self, config: Options) -> None:
         """Build the whole model for a moment, then keep this rank's stages of it."""
         job, schedule = self.job, self.schedule
         model = job.build()
-        first = max(1, len(job.minibatches.ids(0)) // config.replicas // config.microbatches)
+        first = max(1, len(job.minibatches.ids(0)) // self.share[1] // config.microbatches)
         example = self._example(first)
         args = arguments(job.task, model, example)
         traced = trace(model, len(args))
         kept = self.buddies.agreed("cut")  # measured again, it might lie elsewhere
-        self.cut = (
+        cut = (
             Cut.from_json(json.loads(kept))
             if kept
             else agree(job, config, schedule, traced, args, example)
         )
-        self.buddies.agree("cut", json.dumps(self.cut.to_json()))
-        self.hollow = hollow(traced)
+        self.buddies.agree("cut", json.dumps(cut.to_json()))
+        program, self.cut = self._divide_layers(traced, cut, args)
+        self.hollow = hollow(program)
         halves = {one.stage for one in self.row if one.kind == "I"}
-        self.stages, self.optimizers = dict[int, Stage](), dict[int, torch.optim.Optimizer]()
+        self.stages, self.optimizers = {}, {}
         for index, rank in enumerate(schedule.rank_of):
             if rank == self.place:
-                module = stage_module(traced, self.cut, index).to(job.device)
+                module = stage_module(program, self.cut, index).to(job.device)
+                self._keep(index, module)
                 self.stages[index] = Stage(
                     module, index, self.memory, stash=not schedule.flush, halves=index in halves
                 )
-                job.keep("model", module, "divided")
                 job.keep("stage", self.stages[index], "divided")
-                if any(True for _ in module.parameters()):  # a stage may have none
-                    self.optimizers[index] = job.optimizer(module, scope="divided")
         self._cuts: Cuts = cache(self._shapes)
+
+    def _divide_layers(self, traced: Traced, cut: Cut, args: tuple[Any, ...]) -> tuple[Traced, Cut]:
+        """Return what this rank computes of every layer, and the same cut of that."""
+        return traced, cut
+
+    def _keep(self, index: int, module: torch.nn.Module) -> None:
+        """Keep a stage's parameters, and the optimizer that updates them."""
+        self.job.keep("model", module, "divided")
+        if any(True for _ in module.parameters()):  # a stage may have none
+            self.optimizers[index] = self.job.optimizer(module, scope="divided")
 
     # -- what crosses the cuts --
 
@@ -278,15 +307,22 @@ class Pipeline:
         job, stage = self.job, self.stages[index]
         outer = job.recorder.where
         job.recorder.where = Where(outer.iteration, -1, index, stage.version + 1)
-        if self.mates is not None:
-            for name, parameter in stage.parameters.items():
-                if parameter.grad is not None:
-                    with job.label(name):
-                        dist.all_reduce(parameter.grad, group=self.mates)
+        self._add_gradients(index)
         with job.computing(CODE["optimizer"]):
             stage.update(self.optimizers.get(index))
+        self._after_update(index)
         self.memory.weigh()
         job.recorder.where = outer
+
+    def _add_gradients(self, index: int) -> None:
+        if self.mates is not None:
+            for name, parameter in self.stages[index].parameters.items():
+                if parameter.grad is not None:
+                    with self.job.label(name):
+                        dist.all_reduce(parameter.grad, group=self.mates)
+
+    def _after_update(self, index: int) -> None:
+        """Do what an update of a stage's parameters asks for."""
 
     # -- the end --
 
@@ -295,10 +331,21 @@ class Pipeline:
         job = self.job
         job.recorder.where = Where()
         relay = Relay(job, self.world, self.schedule.rank_of, self._cuts, job.metrics_group())
-        validate(job, self.stages, relay, self.hollow.model)
+        if self._validates:
+            speaks = not job.replica
+            validate(job, self.stages, relay, self.hollow.model, speaks=speaks)
         job.partial = True
         job.parameters = {
             name: value.detach().cpu()
-            for stage in self.stages.values()
-            for name, value in stage.module.state_dict().items()
+            for index in self.stages
+            for name, value in self._parameters(index).items()
         }
+
+    @property
+    def _validates(self) -> bool:
+        return not self.job.replica  # alone
+
+    def _parameters(self, index: int) -> Mapping[str, torch.Tensor]:
+        """Return a stage's parameters and buffers, whole, by name."""
+        values: dict[str, torch.Tensor] = self.stages[index].module.state_dict()
+        return values

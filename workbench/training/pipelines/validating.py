@@ -16,12 +16,15 @@ from workbench.training.pipelines.stage import Stage
 
 
 @torch.no_grad()
-def validate(job: Job, stages: Mapping[int, Stage], relay: Relay, model: torch.nn.Module) -> None:
+def validate(
+    job: Job, stages: Mapping[int, Stage], relay: Relay, model: torch.nn.Module, *, speaks: bool
+) -> None:
     """Compute the task's metrics over the validation samples, on the rank of the last stage.
 
     ``stages``: those of this rank. ``model``: the whole one, for the names of its arguments.
+    ``speaks``: this rank's pipeline records the metrics.
     """
-    if not hasattr(job.task, "metrics") or job.replica:
+    if not hasattr(job.task, "metrics"):
         return
     dataset = job.task.dataset("validation")
     count, last = len(dataset), len(relay.rank_of) - 1
@@ -43,4 +46,5 @@ def validate(job: Job, stages: Mapping[int, Stage], relay: Relay, model: torch.n
     relay.flush()
     if sums:
         job.metrics = sums
-        job.record_metrics(sums, "validation")
+        if speaks:
+            job.record_metrics(sums, "validation")

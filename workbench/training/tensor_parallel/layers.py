@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,19 +39,31 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[..., torch.Tensor]] = {
 class Ranks:
     """The ranks that share the layers.
 
-    ``aside``: the group for all but training, such as metrics.
+    ``aside``: the group for all but training, such as metrics. ``group``: that of training; None:
+    of all ranks. On the device "meta", where only shapes are computed, nothing is exchanged.
     """
 
     rank: int
     ranks: int
     aside: dist.ProcessGroup | None
     label: Callable[[str], AbstractContextManager[None]]
+    group: dist.ProcessGroup | None = None
+
+    def __deepcopy__(self, _: Any) -> Ranks:
+        return self  # a copy of a model is one for the same ranks
+
+    def _exchange(
+        self, name: str, x: torch.Tensor, training: bool, call: Callable[..., object]
+    ) -> None:
+        """Call a collective in the group, under a layer's name."""
+        if not x.is_meta:
+            with self.label(name):
+                call(group=self.group if training else self.aside)
 
     def add(self, x: torch.Tensor, name: str, *, training: bool) -> torch.Tensor:
         """Return the sum over ranks of ``x``, the same bits on each."""
         total = x.detach().clone(memory_format=torch.contiguous_format)
-        with self.label(name):
-            dist.all_reduce(total, group=None if training else self.aside)
+        self._exchange(name, x, training, partial(dist.all_reduce, total))
         return total
 
     def gather(self, x: torch.Tensor, cut: Split, name: str, *, training: bool) -> torch.Tensor:
@@ -60,8 +73,7 @@ class Ranks:
         mine = first.new_zeros(most, *first.shape[1:])
         mine[: len(first)] = first
         parts = [torch.empty_like(mine) for _ in range(self.ranks)]
-        with self.label(name):
-            dist.all_gather(parts, mine, group=None if training else self.aside)
+        self._exchange(name, x, training, partial(dist.all_gather, parts, mine))
         whole = first.new_empty(cut.size, *first.shape[1:])
         for rank, part in enumerate(parts):
             places = cut.places(rank, self.ranks).to(x.device)
@@ -77,8 +89,7 @@ class Ranks:
             places = cut.places(rank, self.ranks).to(x.device)
             into[: len(places)] = first[places]
         mine = torch.empty_like(padded[0])
-        with self.label(name):
-            dist.reduce_scatter(mine, [*padded], group=None if training else self.aside)
+        self._exchange(name, x, training, partial(dist.reduce_scatter, mine, [*padded]))
         return mine[: cut.local(self.rank, self.ranks)].movedim(0, cut.dim).contiguous()
 
     def part(self, whole: torch.Tensor, cut: Split, rank: int | None = None) -> torch.Tensor:
@@ -184,6 +195,9 @@ class Sequence:
 
     def __init__(self) -> None:
         self.length = 0
+
+    def __deepcopy__(self, _: Any) -> Sequence:
+        return self  # a stage may need the length that an earlier one has
 
     def cut(self, whole: torch.Tensor | None = None) -> Split:
         self.length = self.length if whole is None else whole.shape[1]

@@ -45,6 +45,18 @@ class Sharded:
     rest: Mapping[str, torch.Tensor]
     partial: tuple[str, ...]
 
+    def assembled(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return these parameters and buffers whole, by name, in host memory. All ranks call it.
+
+        Split ones are gathered in the group ``ranks.aside``.
+        """
+        whole = {}
+        for name, value in values.items():
+            cut = self.split.get(name)
+            gathered = value if cut is None else self.ranks.gather(value, cut, name, training=False)
+            whole[name] = gathered.detach().cpu()
+        return whole
+
 
 def shard(plan: Plan, ranks: Ranks, tokens: Tokens | None = None) -> Sharded:
     """Return this rank's shard of the model: parameters keep their names; whole ones are not
@@ -108,20 +120,6 @@ def _with(args: Any, path: tuple[int, ...], value: int) -> Any:
         return value
     inner = _with(args[path[0]], path[1:], value)
     return tuple([*args[: path[0]], inner, *args[path[0] + 1 :]])
-
-
-def assemble(sharded: Sharded) -> dict[str, torch.Tensor]:
-    """Return the whole model's parameters and buffers by name, in host memory on every rank.
-
-    Split ones are gathered in the group ``ranks.aside``.
-    """
-    whole = dict(sharded.rest)
-    for name, value in sharded.model.state_dict().items():
-        cut = sharded.split.get(name)
-        whole[name] = (
-            value if cut is None else sharded.ranks.gather(value, cut, name, training=False)
-        )
-    return {name: value.detach().cpu() for name, value in whole.items()}
 
 
 # -- for pages --

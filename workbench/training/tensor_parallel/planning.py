@@ -30,15 +30,15 @@ from workbench.training.tensor_parallel.splittable import is_layer, refuse, unfi
 TRIES = 50  # of other cuts for one layer, before it counts as one that cannot be followed
 
 
-def plan(model: nn.Module, args: tuple[Any, ...], ranks: int) -> Plan:
-    """Plan how ``model``, called with ``args``, is split.
+def plan(model: nn.Module, args: tuple[Any, ...], ranks: int, *, equally: bool = False) -> Plan:
+    """Plan how ``model``, called with ``args``, is split. ``equally``: all parts are of one size.
 
     Raises SpecError if it cannot be traced, or if no layer can be split over this number of ranks.
     """
     traced = trace(model, len(args))
     refuse(traced)
     _observe(traced, args)
-    result = _Planner(traced, ranks).plan()
+    result = _Planner(traced, ranks, equally).plan()
     if ranks > 1 and not result.split:
         why = f"tensor parallelism finds no layer of the model that can be {result}"
         raise SpecError.at("ranks", why, ranks).within("Experiment")
@@ -75,8 +75,9 @@ def arguments(task: Any, model: nn.Module, batch: Any) -> tuple[Any, ...]:
 
 
 class _Planner:
-    def __init__(self, traced: Traced, ranks: int) -> None:
+    def __init__(self, traced: Traced, ranks: int, equally: bool) -> None:
         self.traced, self.graph, self.ranks = traced, traced.graph, ranks
+        self.equally = equally
         self.modules: dict[str, Any] = dict(traced.model.named_modules())
         self.unfit = dict(unfit(traced))
         self.layers: dict[str, Layer] = {}
@@ -93,7 +94,7 @@ class _Planner:
                 self._note(node, "whole", why=self.unfit[name])
             elif not self._pair(node):
                 cut = self._outputs(node, 1, 1)
-                if cut.units < self.ranks:
+                if not self._fits(cut):
                     self._note(node, "whole", why=f"{cut.units} outputs for {self.ranks} ranks")
                 else:
                     self._note(node, "column", cut=cut, gathered=True)
@@ -112,6 +113,10 @@ class _Planner:
             tuple(self.sizes),
             frozenset(self.apart),
         )
+
+    def _fits(self, cut: Split) -> bool:
+        """Return whether each rank gets a part; with ``equally`` of one size."""
+        return cut.units >= self.ranks and not (self.equally and cut.units % self.ranks)
 
     def _why(self, name: str) -> str:
         untraced = self.traced.whole.get(name)
@@ -178,7 +183,7 @@ class _Planner:
             reached = [one for one in node.all_input_nodes if one in way.cuts]
             if node in sources:
                 cut = self._outputs(node, *sources[node])
-                if reached or cut.units < self.ranks:
+                if reached or not self._fits(cut):
                     raise Mixes(str(node.target))
                 way.cuts[node] = cut
             elif reached and self._weighs(node):

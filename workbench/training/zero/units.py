@@ -13,7 +13,8 @@ Source  Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
     from workbench.rank.job import Job
 
 Named = list[tuple[str, nn.Parameter]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The ranks between which updates are divided: this one's place, how many, and their group
+    (None: of all ranks). ``added``: a group of ranks with the same part, whose gradients are added
+    up too. ``aside``: the group for what is not training.
+    """
+
+    rank: int
+    ranks: int
+    group: dist.ProcessGroup | None = None
+    added: dist.ProcessGroup | None = None
+    aside: dist.ProcessGroup | None = None
 
 
 class Unit:
@@ -107,34 +122,42 @@ class Zero:
     At level 1 a rank keeps its whole gradient until the last microbatch is done, and reduces once.
     At level 2 it reduces a layer as soon as a backward pass has its gradient, drops what belongs to
     others, and adds up its own part over microbatches. One layer is reduced while the next one's
-    gradient comes into being; before a third begins, the first has been reduced.
+    gradient comes into being; before a third begins, the first has been reduced. Where other ranks
+    have the same part (``Line.added``), their sums are added up after the last microbatch, while
+    backward goes on.
     """
 
-    def __init__(self, job: Job, level: int, by: str) -> None:
-        """Divide the gradients (level 2 only) and the updates of ``job.model()``; ``by``: "layers"
-        or "whole", what is reduced at once.
+    def __init__(
+        self,
+        job: Job,
+        level: int,
+        model: nn.Module,
+        layers: Iterable[tuple[str, Named]],
+        line: Line | None = None,
+    ) -> None:
+        """Divide the gradients (level 2 only) and the updates of ``model`` between the ranks of a
+        line; None: between all. ``layers``: parameters that are reduced at once, with a name.
         """
-        self.job, self.level = job, level
-        self.model = job.model(keep=False)
+        self.job, self.level, self.model = job, level, model
+        self.line = line or Line(job.rank, job.ranks, aside=job.metrics_group())
         self.units = [
-            Unit(name, parameters, job.rank, job.ranks)
-            for name, parameters in _by_layer(self.model, by)
+            Unit(name, parameters, self.line.rank, self.line.ranks) for name, parameters in layers
         ]
         self._next = -1  # the unit that is reduced next, the last one first
         self._reducing: tuple[Unit, Any] | None = None
+        self._adding: list[Any] = []  # sums over ``line.added`` that are under way
         self._begun = False
-        self._sends = True  # does this backward pass reduce?
-        memory = None
-        if job.memory is not None:
+        self._last = True  # is this the iteration's last backward pass?
+        memory = job.memory
+        if memory is not None and not isinstance(memory, ShardedMemory):
             limit = job.exp.memory_limit_bytes
             memory = job.memory = ShardedMemory(job.run_rank, limit, job.recorder)
-            memory.whole_bytes = sum(unit.nbytes for unit in self.units)
-        self.memory = memory
-        job.keep("model", tensors(self._kept), "divided")
-        slices = [value for unit in self.units for value, _ in unit.slices.values()]
-        self.optimizer = job.optimizer(slices, scope="divided")
+        self.memory: ShardedMemory | None = memory
         if memory is not None:
-            memory.ours(unit.flat.untyped_storage().data_ptr() for unit in self.units)
+            memory.whole_bytes += sum(unit.nbytes for unit in self.units)
+        self.parts = tensors(self._kept)  # of a checkpoint
+        self.slices = {name: one for unit in self.units for name, (one, _) in unit.slices.items()}
+        if memory is not None:
             memory.follow(self.model)
         for unit in self.units:
             for _, parameter in unit.parameters:
@@ -157,9 +180,11 @@ class Zero:
 
     def begin(self) -> None:
         """Begin an iteration: all gradients are zero."""
-        job = self.job
+        job, memory = self.job, self.memory
+        if not self._begun and memory is not None:
+            memory.ours(unit.flat.untyped_storage().data_ptr() for unit in self.units)
         if not self._begun and (job.checkpoints.resumed or job.team.state == "memory"):
-            self.gather(job.metrics_group())  # each rank has put back its own part only
+            self.gather(self.line.aside)  # each rank has put back its own part only
         self._begun = True
         for unit in self.units:
             if self.level == 1:
@@ -168,9 +193,14 @@ class Zero:
                 unit.hold_gradient()
             unit.hold_reduced(unit.gradient)
 
+    @property
+    def _sends(self) -> bool:
+        """Whether this backward pass reduces."""
+        return self._last or self.level > 1
+
     def expect(self, *, last: bool) -> None:
         """Prepare for a backward pass, the ``last`` of the iteration or not."""
-        self._next, self._sends = len(self.units) - 1, last or self.level > 1
+        self._next, self._last = len(self.units) - 1, last
         for unit in self.units:
             unit.missing = len(unit.parameters)
 
@@ -181,13 +211,17 @@ class Zero:
                 unit.missing = 0
             self._launch()
             self._finish()
+            for work in self._adding:
+                work.wait()
+            self._adding = []
 
     def gather(self, group: dist.ProcessGroup | None = None) -> None:
         """Send this rank's part of the parameters to the others, and receive theirs."""
         works = []
-        for unit in self.units:
+        for unit in self.units if self.line.ranks > 1 else ():
             with self.job.label(unit.name):
-                works.append(all_gather_single(unit.flat, unit.part, group, async_op=True))
+                within = group or self.line.group
+                works.append(all_gather_single(unit.flat, unit.part, within, async_op=True))
         for work in works:
             work.wait()
 
@@ -221,22 +255,31 @@ class Zero:
                 self._hold(unit)
             self._finish()
             assert unit.gradient is not None
-            part = unit.gradient[unit.own.start : unit.own.stop]
-            with self.job.label(unit.name):
-                work = reduce_scatter_single(part, unit.gradient, async_op=True)
+            part, work = unit.gradient[unit.own.start : unit.own.stop], None
+            if self.line.ranks > 1:
+                with self.job.label(unit.name):
+                    group = self.line.group
+                    work = reduce_scatter_single(part, unit.gradient, group=group, async_op=True)
             self._reducing = unit, work
+            if work is None:
+                self._finish()
 
     def _finish(self) -> None:
         """Wait for the unit that is being reduced."""
         if self._reducing is None:
             return
         (unit, work), self._reducing = self._reducing, None
-        work.wait()
+        if work is not None:
+            work.wait()
         if self.level > 1:
             assert unit.gradient is not None
             unit.reduced += unit.gradient[unit.own.start : unit.own.stop]
             unit.drop_gradient()
             self._count(unit, -unit.nbytes)
+        if self._last and self.line.added is not None:
+            with self.job.label(unit.name):
+                added = self.line.added
+                self._adding.append(dist.all_reduce(unit.reduced, group=added, async_op=True))
 
     def _count(self, unit: Unit, nbytes: int) -> None:
         """Count so many bytes of a unit's gradients that are not reduced yet."""
@@ -244,9 +287,13 @@ class Zero:
             self.memory.change(UNREDUCED, nbytes, unit.name)
 
 
-def _by_layer(model: nn.Module, by: str) -> Iterator[tuple[str, Named]]:
+def by_layer(model: nn.Module, by: str) -> Iterator[tuple[str, Named]]:
     """Yield the names of units and their parameters that are trained, in the model's order."""
-    layers = [name for name, _ in units(model, by)]
+    return grouped(model, [name for name, _ in units(model, by)])
+
+
+def grouped(model: nn.Module, layers: Sequence[str]) -> Iterator[tuple[str, Named]]:
+    """Yield layers by name, with their parameters that are trained, and what is in none of them."""
     of: dict[str, Named] = {}
     for key, parameter in model.named_parameters():
         if parameter.requires_grad:

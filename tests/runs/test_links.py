@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from itertools import product
+from typing import Any
 
 import polars as pl
 import pytest
@@ -283,6 +284,49 @@ def test_slots_on_several_paced_links_at_once_do_not_cross_in_a_lane() -> None:
     assert laws.check_events(run.events) == []
     leaving = of(run.events, kind="send", rank=0, group="default")
     assert leaving["lane"].n_unique() == 3, "three links, three lanes"
+
+
+ROUNDS, RATE = 7, 5e6  # B/s: 40 Mbit/s
+
+
+def through_two_groups(job: Any, config: Any) -> None:
+    """Rank 0 sends over two groups at once, to the same rank: in slots, so that both have turns."""
+    import torch
+    import torch.distributed as dist
+
+    elements = 12_500  # 50,000 B: 10 ms over 40 Mbit/s
+    groups = [job.group(name) for name in ("first", "second")]
+    for _ in job.iterations():
+        dist.barrier(groups[0])
+        each = [torch.zeros(elements) for _ in groups]
+        works = [
+            dist.broadcast(x, 0, group=group, async_op=True)
+            for x, group in zip(each, groups, strict=True)
+        ]
+        for work in works:
+            work.wait()
+    job.finish(job.model())
+
+
+def test_two_groups_share_the_bandwidth_of_a_link() -> None:
+    """Together they send at the link's rate, and each has half of it."""
+    network = wb.Network(bandwidth="40 Mbit/s")
+    exp = lenet(strategy=through_two_groups, iterations=ROUNDS, network=network, chunk_bytes=4096)
+    run = wb.run(exp)
+    assert run.wait(timeout=90).ok and laws.check_events(run.events) == []
+    sends = of(run.events, kind="send", rank=0, collective="broadcast").filter(
+        pl.col("group").cast(pl.String).is_in(["first", "second"])
+    )
+    rounds = sends.group_by("iteration").agg(
+        nbytes=pl.col("nbytes").sum(),
+        seconds=(pl.col("end_ns").max() - pl.col("start_ns").min()) * 1e-9,
+    )
+    rates = rounds["nbytes"] / rounds["seconds"]
+    assert rounds.height == ROUNDS and rates.median() == pytest.approx(RATE, rel=0.05)
+    ends = sends.group_by("iteration", "group").agg(pl.col("end_ns").max())
+    apart = ends.group_by("iteration").agg((pl.col("end_ns").max() - pl.col("end_ns").min()) * 1e-9)
+    share = apart.join(rounds, on="iteration").select(pl.col("end_ns") / pl.col("seconds"))
+    assert share.to_series().median() < 0.25, "one after the other it would be half"
 
 
 @pytest.mark.timing

@@ -7,6 +7,9 @@ have left the link. Departures of one link follow a virtual clock, so that a lat
 add up: the mean rate is exact, each transfer of 1 ms and more is accurate to the scheduler's
 0.1 ms. Waiting is sleeping, never spinning. Emulated is always labeled so.
 
+All groups of a rank share its links: slots of two groups over one link take turns, in the order in
+which they were posted.
+
 Where hosts have network cards, what their ranks send to other hosts takes turns in both hosts'
 cards as well (shared_memory/network_cards.py).
 """
@@ -43,13 +46,12 @@ def sleep_until(
 
 
 class Pacer:
-    """The outgoing links of one rank."""
+    """The outgoing links of one rank, which all of its groups share."""
 
     def __init__(self, control: Control, rank: int) -> None:
         self.words, self._control, self._rank = control.words, control, rank
         self._cards = NetworkCards(control)
-        self._free_at: dict[int, int] = {}  # by peer: when the link has sent what it was given
-        self._slowness = 0
+        self._clocks = control.link_clocks
 
     def is_cut(self, to: int) -> bool:
         return self._control.link(self._rank, to).down
@@ -68,15 +70,16 @@ class Pacer:
         """
         link = self._control.link(self._rank, to)
         k = self.words[SLOW_MOTION]  # thousandths
-        if k < self._slowness:  # what slow motion had put off is not put off any more
-            self._free_at.clear()
-        self._slowness = k
         own = (now() - start) * (k - 1000) // 1000
-        begin = max(start, self._free_at.get(to, 0)) if link.ps_per_byte else start
-        departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
-        left, through = self._cards.reserve(self._rank, to, nbytes, begin)
-        departs = max(departs, left)
-        self._free_at[to] = departs
+        with self._clocks.lock:
+            free_at = self._clocks.free_at
+            if k < self._clocks.slowness:  # what slow motion had put off is not put off any more
+                free_at.clear()
+            self._clocks.slowness = k
+            begin = max(start, free_at.get(to, 0)) if link.ps_per_byte else start
+            departs = begin + nbytes * link.ps_per_byte * k // 1_000_000
+            left, through = self._cards.reserve(self._rank, to, nbytes, begin)
+            departs = free_at[to] = max(departs, left)
         departs = max(departs, now() + own if own > 0 else 0)
         arrives = max(departs, through) + link.latency_ns * k // 1000
         return min(departs, NEVER), min(arrives, NEVER)
@@ -84,5 +87,5 @@ class Pacer:
     def leave(self, to: int, nbytes: int, start: int, look_around: Callable[[], None]) -> int:
         """Wait until the bytes have left; return when they arrive, 0 if at once. See ``flight``."""
         departs, arrives = self.flight(to, nbytes, start)
-        sleep_until(departs, look_around, self.words, self._slowness)
+        sleep_until(departs, look_around, self.words, self._clocks.slowness)
         return arrives if arrives > departs else 0

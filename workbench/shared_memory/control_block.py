@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from workbench.shared_memory.control_state import ControlState
-from workbench.shared_memory.link_state import PLAIN, LinkState, ps_per_byte
+from workbench.shared_memory.link_state import PLAIN, LinkClocks, LinkState, ps_per_byte
 from workbench.shared_memory.ordering import fence, observe, publish
 from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 
@@ -116,6 +116,7 @@ class Control:
         self._gates_at = (self._links_at + ranks * ranks * LINK_WORDS) * 8
         self._refreshing = threading.Lock()
         self._own_gates: dict[int, Gate] = {}
+        self.link_clocks = LinkClocks()  # of this process, which is one rank
 
     @classmethod
     def create(cls, ranks: int) -> Control:

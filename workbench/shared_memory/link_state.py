@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 from workbench.common.units import print_bandwidth, print_duration
 
@@ -13,6 +14,18 @@ SLOWEST = 1 << 62  # ps a byte: the most that a word of the control block holds
 def ps_per_byte(bytes_per_second: float) -> int:
     """Return a bandwidth as picoseconds a byte; infinity, which is unlimited, is 0."""
     return round(min(1e12 / bytes_per_second, SLOWEST))
+
+
+@dataclass
+class LinkClocks:
+    """Clocks of one rank's outgoing links: when each has sent what it was given, by its end.
+
+    All groups of the rank share them, so that what they send over one link takes turns.
+    """
+
+    free_at: dict[int, int] = field(default_factory=dict)  # ns
+    slowness: int = 0  # thousandths: of the slow motion in which these were set
+    lock: threading.Lock = field(default_factory=threading.Lock)  # groups have threads of their own
 
 
 @dataclass(frozen=True, slots=True)

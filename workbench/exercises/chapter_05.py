@@ -10,7 +10,7 @@ from workbench.exercises.answers import choice, names, numbers
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.models import Largest
 from workbench.exercises.recorded import experiment, finished
-from workbench.exercises.verdict import Finding, at_most, equal
+from workbench.exercises.verdict import Finding, at_most, equal, near
 from workbench.experiment.spec import Experiment
 
 MB = 1e6
@@ -79,6 +79,26 @@ def sequence_parallel(answer: str) -> list[Finding]:
     return [equal("fits into 24 MB", fits, answer, why)]
 
 
+def two_branches(answer: Mapping[str, float]) -> list[Finding]:
+    """Judge an iteration with two branches by the longest path, and by what crosses."""
+    return [
+        near(
+            "milliseconds with two ranks",
+            140,
+            answer["ms"],
+            0.02,
+            "Stem, the longer branch, head, and the same way back: (10 + 50 + 10) · 2.",
+        ),
+        near(
+            "kilobytes per iteration",
+            131.072,
+            answer["kB"],
+            0.01,
+            "One value in, one out, and a gradient of each: 4 · 64 · 128 numbers of 4 bytes.",
+        ),
+    ]
+
+
 EXERCISES = (
     Exercise(
         name="05.1",
@@ -133,6 +153,26 @@ EXERCISES = (
         solution="""
             No: 30 MB in place of 36. The activations between the split layers are in four parts
             then, those within them and Adam's state are as before.
+            """,
+    ),
+    Exercise(
+        name="05.4",
+        title="The longest path",
+        difficulty=1,
+        minutes=5,
+        takes=numbers("ms", "kB"),
+        judge=two_branches,
+        task="""
+            A stem takes 10 ms, two branches 30 and 50 ms, a head 10 ms, each forward and as long
+            again backward. Messages take no time. How many milliseconds does an iteration take with
+            `strategy="branches"`? A minibatch has 64 samples, and every value between the parts has
+            128 numbers of float32. How many kilobytes (of 1,000 bytes) do both ranks send together
+            in an iteration?
+            """,
+        hint="Which of the branches decides? Which values, and which gradients, change ranks?",
+        solution="""
+            $2 \\cdot (10 + 50 + 10) = 140$ ms, where one rank takes 200. Each of the four messages
+            has $64 \\cdot 128 \\cdot 4 = 32{,}768$ bytes: 131 kB.
             """,
     ),
 )

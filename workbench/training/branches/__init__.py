@@ -1,0 +1,1 @@
+"""Branches of a model's graph on two ranks at the same time."""

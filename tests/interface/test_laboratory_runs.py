@@ -116,7 +116,7 @@ def test_a_comparison_runs_one_after_another_and_ends_side_by_side(
     assert lab.stage._page.run is lab.run and lab.run.store.metadata["question"] == "?"
     assert "2 · naive</th>" in lab.past._table.value and "wb-line-key" in lab.past._table.value
     assert " ★" in lab.past._table.value
-    wait_for(lambda: len(lab.charts.figure.data) == 3 + 4, "their losses")
+    wait_for(lambda: len(lab.charts.figure.data) == 3 + 2 + 4, "what decides, and their losses")
     long = Compared(
         "Long", "?", lambda: {"a": ring.replace(iterations=100_000, pad_compute="20 ms"), "b": ring}
     )

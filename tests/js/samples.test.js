@@ -150,7 +150,7 @@ test("padding: what is said of the samples that are taken again", () => {
   assert.deepEqual(headings(last, false)[0], "minibatch 2 ≠ 2 more");
   assert.match(
     dealWords(deal, last),
-    /4 samples over 4 ranks, 1 each: not what one process takes: 2 taken before in this epoch/,
+    /4 samples over 4 ranks, 1 each: not the samples that one process takes: 2 taken before in this epoch/,
   );
   const column = last.columns.findIndex((c) => c.sample === 0);
   assert.deepEqual(sampleLines(deal, last, column, 2), [
@@ -172,7 +172,7 @@ test("padding: what is said of the samples that are taken again", () => {
   assert.equal(shownWords(deal, 0, 2), "minibatches 0 to 2 of 3");
   assert.equal(
     dealWords(dealOf({ samples: CASES[0] }), dealOf({ samples: CASES[0] }).batches[1]),
-    "8 samples over 2 ranks, 4 each: together what one process takes",
+    "8 samples over 2 ranks, 4 each: the same samples as one process takes",
   );
 });
 
@@ -312,7 +312,7 @@ test("where each rank is, is its newest row of loading", () => {
   const deal = dealOf({ samples: CASES[0] });
   assert.equal(
     dealSentence(deal, [1, 0], true),
-    "Minibatch 0: 8 samples over 2 ranks, 4 each: together what one process takes. Rank 0 " +
+    "Minibatch 0: 8 samples over 2 ranks, 4 each: the same samples as one process takes. Rank 0 " +
       "is 1 ahead.",
   );
   assert.equal(

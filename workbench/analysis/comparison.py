@@ -21,6 +21,7 @@ from workbench.front_end.svg import DASH_ARRAYS
 
 DASHES = tuple(DASH_ARRAYS)
 AT = 200  # points of a mean over seeds
+SAME = 0.001  # losses that differ by less are drawn as one line
 SMOOTH = 40  # the part of a curve that a point is the mean of, where several seeds are shown
 Curve = pl.DataFrame
 Curves = Mapping[str, Curve | Sequence[Curve]]
@@ -152,7 +153,9 @@ def _cell(
         lines = _lines(label, smoothed, column, of)
         traces += lines
         drawn += looks[label][-len(lines) :]
-    title = titled(chart.title, "; ".join(key_words(groups, most)))
+    lines_on_one = column == "iteration" and of == "loss" and _coincide(groups)
+    words = [*key_words(groups, most), *["all lines lie on one another"] * lines_on_one]
+    title = titled(chart.title, "; ".join(words))
     if of == "loss":  # a return has its key below in any case
         chart = replace(chart, key_below=_ends_high(traces))
     return Cell(chart, title, chart.y, traces, looks=drawn, key=number == 0, begins=number == 0)
@@ -178,6 +181,14 @@ def key_words(groups: Mapping[str, Sequence[Curve]], over: int) -> list[str]:
     if over > 1:
         lines.append(f"a point is the mean of the last {over}")
     return lines
+
+
+def _coincide(groups: Mapping[str, Sequence[Curve]]) -> bool:
+    """Return whether all curves have the same losses in the same iterations, to SAME of them."""
+    each = [curve["loss"].to_numpy() for curves in groups.values() for curve in curves]
+    return len(each) > 1 and all(
+        len(one) == len(each[0]) and np.allclose(one, each[0], rtol=SAME) for one in each
+    )
 
 
 def line_key(labels: Sequence[str], theme: str = "light") -> dict[str, tuple[str, str]]:

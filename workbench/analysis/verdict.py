@@ -41,33 +41,37 @@ def verdict(runs: Mapping[str, Mapping[str, Any]], measures: Sequence[str]) -> s
     """Return it for runs that have finished, by their names; "" where fewer than two tell.
     ``measures``: those that decide. Raises SpecError for one that is not of NOUNS.
     """
-    uneven = len({run["iterations"] for run in runs.values()}) > 1
-    clauses = []
-    for measure in measures:
-        if measure not in NOUNS:
-            raise SpecError(f"no verdict is by {measure!r}; they are by {listed(NOUNS)}")
-        values = {name: run[measure] for name, run in runs.items() if run[measure] is not None}
-        if len(values) > 1 and not (uneven and measure in TOTALS):
-            clauses.append(_clause(measure, values))
+    clauses = [_clause(one, values) for one in measures if (values := comparable(runs, one))]
     return "; ".join([*clauses[:1], *(f"b{one[1:]}" for one in clauses[1:])]) + "." * bool(clauses)
+
+
+def comparable(runs: Mapping[str, Mapping[str, Any]], measure: str) -> Values:
+    """Return the values that two or more finished runs have, if they can be compared: a total only
+    of runs that did as many iterations. Raises SpecError for a measure that is not of NOUNS.
+    """
+    if measure not in NOUNS:
+        raise SpecError(f"no verdict is by {measure!r}; they are by {listed(NOUNS)}")
+    values = {name: run[measure] for name, run in runs.items() if run[measure] is not None}
+    uneven = len({run["iterations"] for run in runs.values()}) > 1
+    return {} if len(values) < 2 or (uneven and measure in TOTALS) else values
 
 
 def _clause(measure: str, values: Values) -> str:
     by = f"By {NOUNS[measure][0]}"
-    grid = _grid(values)
+    ways_of = grid(values)
     ranked = _ranked(measure, values)
     first, last = ranked[0], ranked[-1]
     if _factor(values, first, last) < CLOSE:
-        ends = f"{_write(measure, values[first])} to {_write(measure, values[last])}"
+        ends = f"{write(measure, values[first])} to {write(measure, values[last])}"
         return f"{by}, no run comes first: all are within 5 %, from {ends}"
-    if not grid:
+    if not ways_of:
         return (
-            f"{by}, {first} comes first with {_write(measure, values[first])}, and {last} last "
-            f"with {_write(measure, values[last])}{_times(measure, values, first, last)}"
+            f"{by}, {first} comes first with {write(measure, values[first])}, and {last} last "
+            f"with {write(measure, values[last])}{_times(measure, values, first, last)}"
         )
     first_in: dict[str, list[str]] = {}
     gaps: dict[str, float] = {}
-    for setting, ways in grid.items():
+    for setting, ways in ways_of.items():
         ranked = _ranked(measure, ways)
         gaps[setting] = _factor(ways, ranked[0], ranked[-1])
         way = ranked[0] if _factor(ways, ranked[0], ranked[1]) >= CLOSE else "none"
@@ -75,15 +79,15 @@ def _clause(measure: str, values: Values) -> str:
     wins = ", ".join(f"{way} comes first with {enumerated(at)}" for way, at in first_in.items())
     wins = wins.replace("none comes", "no way comes")
     setting = max(gaps, key=lambda one: gaps[one])
-    ways = grid[setting]
+    ways = ways_of[setting]
     best, *_, worst = _ranked(measure, ways)
     return (
-        f"{by}, {wins}; the widest gap is with {setting}, {_write(measure, ways[best])} for {best} "
-        f"and {_write(measure, ways[worst])} for {worst}"
+        f"{by}, {wins}; the widest gap is with {setting}, {write(measure, ways[best])} for {best} "
+        f"and {write(measure, ways[worst])} for {worst}"
     )
 
 
-def _grid(values: Values) -> dict[str, Values]:
+def grid(values: Mapping[str, float]) -> dict[str, Values]:
     """Return the values by setting and way, where names are all pairs of both; else nothing."""
     pairs = {name: name.split(", ") for name in values}
     if any(len(pair) != 2 for pair in pairs.values()):
@@ -111,5 +115,6 @@ def _times(measure: str, values: Values, first: str, last: str) -> str:
     return f", {factor:.3g} times as much" if less else ""
 
 
-def _write(measure: str, value: float) -> str:
+def write(measure: str, value: float) -> str:
+    """Return a value with its unit."""
     return MEASURES[measure][1](value) + NOUNS[measure][1]

@@ -31,13 +31,13 @@ export function dealWords(deal, batch) {
         ? and(parts)
         : `${least} to ${most} each`;
   const first = `${so(all, "sample")} over ${so(parts.length, "rank")}, ${each}`;
-  if (dealsSame(batch)) return `${first}: together what one process takes`;
+  if (dealsSame(batch)) return `${first}: the same samples as one process takes`;
   const wrong = [
     batch.again ? `${batch.again} taken before in this epoch` : "",
     batch.lack ? `${batch.lack} of one process's not taken` : "",
     batch.extra > batch.again ? `${batch.extra - batch.again} that it has elsewhere` : "",
   ].filter(Boolean);
-  return `${first}: not what one process takes: ${and(wrong)}`;
+  return `${first}: not the samples that one process takes: ${and(wrong)}`;
 }
 
 /**

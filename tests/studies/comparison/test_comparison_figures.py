@@ -46,6 +46,14 @@ def test_seeds_that_took_different_times_meet_where_both_have_been() -> None:
     assert list(losses[1]) == pytest.approx(list(np.interp(x, [0, 2, 4], [3, 1, 0])))
 
 
+def test_losses_that_lie_on_one_another_are_said_to() -> None:
+    one, close, other = curve([3.0, 2.0]), curve([3.001, 1.999], apart=2.0), curve([3.0, 2.1])
+    coincides = ["on one another" in cell.title for cell in compared({"a": one, "b": close})]
+    assert coincides == [True, False, False, False], "by iteration only"
+    assert "on one another" not in compared({"a": one, "b": other})[0].title
+    assert "on one another" not in compared({"a": one})[0].title
+
+
 def test_axes() -> None:
     alone = curve([3.0, 2.0]).with_columns(updates=pl.col("iteration").cast(pl.Float64))
     assert len(compared({"a": alone})) == 2  # an update is an iteration: nothing new to see

@@ -91,8 +91,8 @@ class ComparePage:
         pn.state.on_session_destroyed(lambda _: leave_owner())
         self.places = {
             "bar": self.bar,
-            "past": self.runs.part,
             "figure": self.runs.figure,
+            "past": self.runs.part,
             "stage": self.stage,
             "ground": self.ground,
         }

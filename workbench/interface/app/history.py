@@ -21,6 +21,7 @@ from workbench.runs.history import (
     of_one_task,
     reference_place,
 )
+from workbench.studies.comparison.deciding import deciding_charts
 from workbench.studies.comparison.trials import Trial
 from workbench.views.pages.figures import comparison
 
@@ -118,8 +119,13 @@ class PastRuns:
         if self._drawn == (shown, theme):
             return
         self._drawn = shown, theme
-        alike = chosen and is_one_task(chosen)
-        self.figure.draw(comparison(loss_curves(chosen), theme) if alike else None)
+        if not chosen or not is_one_task(chosen):
+            self.figure.draw(None)
+            return
+        compared = self._compared
+        measures = () if compared is None else compared.compared.measures
+        charts = deciding_charts(chosen, measures, theme)
+        self.figure.draw(comparison(loss_curves(chosen), theme, charts))
 
     def _entry(self, past: Past, ticked: bool) -> dict[str, Any]:
         summary = past.summary()

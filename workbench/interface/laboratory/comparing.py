@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import ipywidgets as w
 
 from workbench.presets.catalogue import Compared, comparisons
 from workbench.runs.history import Past
 from workbench.studies.comparison.comparison import Comparison
+from workbench.studies.comparison.deciding import deciding_charts
 from workbench.studies.comparison.trials import Trial, trials_of
+from workbench.views.pages.live_charts import Deciding, no_charts
 
 Begin = Callable[[Compared, Trial], Past | None]
 
@@ -78,6 +81,14 @@ class Comparing:
                 return f"Run {number} of {len(trials)}, {one.name}: iteration {done:,} of {goal:,}"
         verdict = self._comparison.verdict(*self.compared.measures) if self.done else ""
         return verdict or f"{self._comparison.words}."
+
+    def deciding(self, pasts: Sequence[Past]) -> Deciding:
+        """Return the charts of what decides between these runs, where all of them are of this
+        comparison.
+        """
+        if not {past.id for past in pasts} <= {past.id for past in self.pasts}:
+            return no_charts
+        return cache(partial(deciding_charts, pasts, self.compared.measures))
 
     def stop(self) -> None:
         """Stop the run that goes on, after its iteration; start no other."""

@@ -35,7 +35,7 @@ from workbench.studies.rank_trials import RankTrials, trials_of
 from workbench.views.jupyter import hear_at_once
 from workbench.views.pages.facts import in_a_line
 from workbench.views.pages.figures import CHARTS
-from workbench.views.pages.live_charts import Charts
+from workbench.views.pages.live_charts import Charts, no_charts
 from workbench.views.pages.unattended import for_readers
 
 Pasts = Annotated[Sequence[Past], each(is_a(Past), "runs of lab.history", least=0)]
@@ -323,7 +323,9 @@ class Lab(w.VBox):
     def compare(self, pasts: Pasts) -> None:
         """Draw the losses of these runs beside each other, if they are two or more."""
         several = pasts if len(pasts) > 1 and is_one_task(pasts) else []
-        self.charts.compare({label(past): past.losses() for past in several})
+        losses = {label(past): past.losses() for past in several}
+        deciding = self.comparing.deciding(several) if self.comparing else no_charts
+        self.charts.compare(losses, deciding)
 
     def _watch(self, run: Run) -> None:
         """Show the state of the run until it is over."""

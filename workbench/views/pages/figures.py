@@ -93,12 +93,14 @@ def draw(
     return grid([cell(name, columns, theme, dropped, iterations)], theme)
 
 
-def comparison(losses: Mapping[str, pl.DataFrame], theme: str = "light") -> go.Figure:
+def comparison(
+    losses: Mapping[str, pl.DataFrame], theme: str = "light", deciding: Sequence[Cell] = ()
+) -> go.Figure:
     """Draw the losses of several runs against iterations (left) and against seconds (right).
 
-    ``losses``: a run's label -> columns iteration, seconds, loss.
+    ``losses``: a run's label -> columns iteration, seconds, loss. ``deciding``: charts above them.
     """
-    return grid(compared(losses, theme), theme)
+    return grid([*deciding, *compared(losses, theme)], theme)
 
 
 def grid(cells: Sequence[Cell], theme: str = "light", ground: str = "") -> go.Figure:
@@ -276,7 +278,9 @@ def _line(one: Cell, number: int, ink: Mapping[str, str]) -> go.Scatter | go.Bar
     """Return the ``number``-th line of a chart, or its bars."""
     trace, lines = one.traces[number], one.chart.lines
     if one.looks:
-        return go.Scatter(x=trace.x, y=trace.y, name=trace.name, **one.looks[number])
+        own = dict(one.looks[number])
+        kind = go.Bar if own.pop("type", "") == "bar" else go.Scatter
+        return kind(x=trace.x, y=trace.y, name=trace.name, **own)
     token, look = lines[number % len(lines)]
     if look.get("type") == "bar":
         return go.Bar(x=trace.x, y=trace.y, name=trace.name, marker=_bar(ink, token, look))

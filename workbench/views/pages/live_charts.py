@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -34,6 +34,12 @@ EVERY_SECONDS = 0.5
 _CONFIG = {"displayModeBar": False}
 SHARE = 0.02  # of one core, at most, for reading and drawing; but at least once in
 SELDOM_SECONDS = 3.0
+Deciding = Callable[[str], Sequence[Cell]]  # of a theme
+
+
+def no_charts(theme: str) -> Sequence[Cell]:
+    """Return no charts: of these runs no measure is known to decide."""
+    return ()
 
 
 class Ground(anywidget.AnyWidget):
@@ -124,6 +130,7 @@ class Charts(ipywidgets.VBox):
         self._store = Store()
         self._curves = Curves(self._store)
         self._losses: Mapping[str, pl.DataFrame] = {}
+        self._deciding: Deciding = no_charts
         self._drawing = threading.RLock()
         self._shown = False
         self._drawn: list[Any] = []  # the structure, and the scales, of what is there
@@ -174,10 +181,13 @@ class Charts(ipywidgets.VBox):
             self._chosen = tuple(name for name in CHARTS if name in names)
             self._redraw()
 
-    def compare(self, losses: Mapping[str, pl.DataFrame]) -> None:
-        """Show below the losses of several runs: label -> columns iteration, seconds, loss."""
+    def compare(self, losses: Mapping[str, pl.DataFrame], deciding: Deciding = no_charts) -> None:
+        """Show below the losses of several runs: label -> columns iteration, seconds, loss.
+
+        ``deciding``: returns for a theme the charts of what decides between them, which come first.
+        """
         with self._drawing:
-            self._losses = dict(losses)
+            self._losses, self._deciding = dict(losses), deciding
             self._redraw()
 
     def watch(self, run: Any) -> None:
@@ -231,7 +241,9 @@ class Charts(ipywidgets.VBox):
         result = [
             cell(name, self._curves.select(name), self.theme, dropped, to_do) for name in self.names
         ]
-        return result + (compared(self._losses, self.theme) if self._losses else [])
+        if not self._losses:
+            return result
+        return [*result, *self._deciding(self.theme), *compared(self._losses, self.theme)]
 
     def _structure(self, cells: list[Cell]) -> list[Any]:
         """Return everything in a figure but points, words and scales."""

@@ -34,6 +34,7 @@ GUIDES = {  # file of docs/ -> how the menu calls it
     "ray": "Ray",
     "spark": "Spark",
     "critical_path": "The critical path",
+    "mesh": "A mesh of ranks",
     "event_table": "The event table",
     "channel_security": "Security of the channel between hosts",
 }

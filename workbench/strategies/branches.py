@@ -3,7 +3,7 @@
 A pipeline has stages that follow each other. Where a graph forks, its branches need not: rank 1
 computes one of them while rank 0 computes the other. What enters the branch is sent to rank 1, what
 leaves it is sent back, and so are the gradients. Which branch is chosen by measured time, or by
-hand. Both ranks hold the whole model at first and in the end: it is time that this saves.
+hand. Each rank holds its own layers while it trains.
 
 Source  a graph of operations that is partitioned so that each node goes to a device: Mirhoseini et
         al., "Device Placement Optimization with Reinforcement Learning", ICML 2017.
@@ -15,6 +15,7 @@ Law     equal to sequential training within rounding. Layers that draw random nu
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,7 @@ def train(job: Job, config: Config) -> None:
     branches = Branches(
         job, agree(job, (config.branch,) if isinstance(config.branch, str) else config.branch)
     )
+    gc.collect()  # a traced model is part of a cycle: the other rank's layers are freed now
     for module in branches.module:
         job.keep("model", module, "divided")
     optimizer = job.optimizer(branches.module, scope="divided")

@@ -179,6 +179,11 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_one_that_was_not_interrupte
     assert again.digests == whole.digests
 
 
+def test_an_audit_finds_the_update_right() -> None:
+    report = forked("branches", options={"branch": ["right"]}).audit(progress=False)
+    assert report.verdict == "RIGHT", report.sentence
+
+
 def test_three_ranks_and_pads_are_refused() -> None:
     with pytest.raises(wb.SpecError, match="ranks=2"):
         wb.run(forked("branches", ranks=3))

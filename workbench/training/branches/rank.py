@@ -72,13 +72,13 @@ class Branches:
     """One rank's parts of a fork, and its messages; ``step`` is one iteration."""
 
     def __init__(self, job: Job, fork: Fork) -> None:
-        self.job, self.fork, self.me = job, fork, job.rank
+        self.job, self.me = job, job.rank
         self.inputs = fork.values((-1, *fork.before), fork.side)
         self.returns = fork.values(fork.side, fork.behind)
         self.parts = self._parts(fork)
         modules = [one.module for one in self.parts if one.module is not None]
         self.module = nn.ModuleList(modules).to(job.device)
-        self._hollow = Fork(hollow(fork.traced), fork.side)
+        self.fork = Fork(hollow(fork.traced), fork.side)  # the other rank's layers are freed
         self._likes = cache(self._shapes)
         self._leaving: list[tuple[dist.Work, torch.Tensor]] = []
 
@@ -174,7 +174,7 @@ class Branches:
 
     def _shapes(self, samples: int) -> Values:
         """Return tensors without memory, like those that are sent, for so many samples."""
-        job, fork = self.job, self._hollow
+        job, fork = self.job, self.fork
         ids = np.arange(samples) % len(job.train)
         args = self._arguments(reread(job, lambda: job.batch(job.train, ids)))
         values = {
@@ -190,18 +190,17 @@ class Branches:
     # -- the end --
 
     def assemble(self) -> nn.Module:
-        """Return the whole model, which both ranks have after they told each other their layers."""
-        traced, model = self.fork.traced, self.fork.traced.model
-        side = {
-            id(model.get_parameter(name))
-            for layer in self.fork.side
-            for name in traced.layers[layer].parameters
-        }
-        names = tuple(f"{traced.names[layer]}." for layer in self.fork.side)
-        side |= {id(one) for name, one in model.named_buffers() if name.startswith(names)}
+        """Return the whole model: each rank tells the other one its layers."""
+        traced, model = self.fork.traced, self.job.build()
+        prefixes = tuple(f"{traced.names[layer]}." for layer in self.fork.side)
+        side = {name for layer in self.fork.side for name in traced.layers[layer].parameters}
+        own = {name: x for module in self.module for name, x in module.state_dict().items()}
         with torch.no_grad():
-            for tensor in (*model.parameters(), *model.buffers()):
-                dist.broadcast(tensor, int(id(tensor) in side), group=self.job.metrics_group())
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                if name in own:
+                    tensor.copy_(own[name])
+                owner = int(name in side or name.startswith(prefixes))
+                dist.broadcast(tensor, owner, group=self.job.metrics_group())
         return model
 
 

@@ -190,17 +190,10 @@ def test_a_mutant_fails_the_check(mutant: Any) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mesh": "pp 2, tp 2", "microbatches": 2, "split": "layers"},
-        {"mesh": "fsdp 2, tp 2", **TOKENS},
-        {"mesh": "pp 2, fsdp 2", "microbatches": 2, "zero": 1, "split": "layers"},
-    ],
-    ids=str,
-)
-def test_the_audit_finds_the_update_right(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mesh", ["dp 2", "fsdp 2"])
+def test_the_audit_finds_the_update_right(mesh: str) -> None:
     small = {"layers": 1, "width": 8, "heads": 2, "context": 8}
-    exp = experiment(strategy="mesh", ranks=4, batch_size=8, task_options=small, options=options)
+    options = {"mesh": mesh}
+    exp = experiment(strategy="mesh", ranks=2, batch_size=8, task_options=small, options=options)
     result = exp.audit(progress=False)
     assert result.verdict == "RIGHT", str(result)

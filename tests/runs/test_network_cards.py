@@ -1,4 +1,4 @@
-"""Network cards that the links of a host share: capacity, incast, and what choosing makes of it.
+"""What links share, network cards and a switch: capacity, incast, and what choosing makes of it.
 
 Capacity cannot be exceeded on a machine however busy: a card's bytes take at least their time.
 How near it is to that is judged by ratios, of the fastest of several turns each.
@@ -43,6 +43,18 @@ def test_senders_to_one_card_take_turns() -> None:
     _, shared = cards(4, 1)
     for turn, sender in enumerate((1, 2, 3), start=1):
         assert shared.reserve(sender, 0, 100, 0) == (100_000, turn * 100_000)
+
+
+def test_all_hosts_take_turns_at_the_switch_between_them() -> None:
+    control = Control.create(8)
+    set_up_cards(control, float("inf"), 2, 1e6)  # a switch of a byte a microsecond, fast cards
+    shared = NetworkCards(control)
+    assert shared.reserve(0, 1, 500, 7) == (0, 0), "inside a host"
+    assert shared.reserve(0, 2, 500, 0) == (0, 500_000), "the sender goes on, the bytes wait"
+    assert shared.reserve(4, 6, 100, 0) == (0, 600_000), "of other hosts, and after them"
+    assert shared.reserve(2, 0, 100, 900_000) == (0, 1_000_000), "idle time is lost"
+    set_up_cards(control, 2e6, 2, 1e6)
+    assert shared.reserve(0, 2, 200, 2_000_000) == (2_100_000, 2_200_000), "card and switch at once"
 
 
 def test_slow_motion_stretches_cards_and_its_end_frees_them() -> None:
@@ -155,6 +167,39 @@ def test_choosing_knows_of_cards() -> None:
     assert ms["naive"] == pytest.approx(14 * size, rel=0.1)
 
 
-def test_a_plan_refuses_cards() -> None:
-    with pytest.raises(wb.SpecError, match="network cards"):
-        wb.plan("all_reduce", "ring", ranks=4, network=wb.Network(nic="1 Gbit/s"))
+def test_choosing_knows_of_a_switch() -> None:
+    """Eight hosts: at each step of a ring all of them send through the switch."""
+    links = wb.Network(latency="1 us", switch="100 Mbit/s")
+    why = wb.why("all_reduce", "4 MiB", 8, links)
+    size = 4 * 2**20 / (100e6 / 8)
+    assert why.seconds["ring"] == pytest.approx(14 * size, rel=0.1)
+    assert why.seconds["naive"] == pytest.approx(14 * size, rel=0.1)
+
+
+@pytest.mark.parametrize(("shared", "words"), [("nic", "network cards"), ("switch", "a switch")])
+def test_a_plan_refuses_what_links_share(shared: str, words: str) -> None:
+    with pytest.raises(wb.SpecError, match=words):
+        wb.plan("all_reduce", "ring", ranks=4, network=wb.Network(**{shared: "1 Gbit/s"}))
+
+
+@pytest.mark.alone
+def test_hosts_share_an_oversubscribed_switch() -> None:
+    """Four hosts in a ring: 2 (n-1) L pass a switch that is as fast as one of their links, where
+    links of their own carry 2 (n-1)/n L each."""
+    exp = wb.Experiment(
+        strategy="fusion", ranks=4, iterations=6, batch_size=16, threads=1, chunk_bytes=16_384
+    )
+    shortest = {}
+    for name, network in {
+        "links": wb.Network(bandwidth="20 Mbit/s"),
+        "switch": wb.Network(switch="20 Mbit/s"),
+    }.items():
+        run = wb.run(exp.replace(network=network, all_reduce="ring"))
+        assert run.wait(timeout=120).ok
+        rows = run.events.filter(pl.col("group") == "default")
+        begins = of(rows, kind="send").group_by("iteration").agg(start=pl.col("start_ns").min())
+        ends = of(rows, kind="recv").group_by("iteration").agg(end=pl.col("end_ns").max())
+        took = begins.join(ends, on="iteration").select(ms=(pl.col("end") - pl.col("start")) / 1e6)
+        shortest[name] = took["ms"].min()
+    assert shortest["switch"] >= 0.99 * 6 * L / CARD * 1e3
+    assert shortest["switch"] / shortest["links"] == pytest.approx(4, rel=0.15)

@@ -64,6 +64,7 @@ class _Ranks:
         self._freed: dict[tuple[int, int], list[Time]] = {}
         self._paced = links.paced
         self._card_free: dict[tuple[int, bool], float] = {}  # by card, and whether it receives
+        self._switch_free = 0.0
         self._ready: list[Time | None] = [self._when(rank) for rank in range(n)]
 
     def first(self) -> int:
@@ -153,13 +154,17 @@ class _Ranks:
         return now
 
     def _through_cards(self, rank: int, to: int, nbytes: int, start: float) -> tuple[float, float]:
-        """Reserve time in both hosts' network cards: see ``NetworkCards.reserve``."""
+        """Reserve time in both hosts' cards and the switch: see ``NetworkCards.reserve``."""
         cards, free = self.links.nics, self._card_free
         if not cards or cards[rank] == cards[to]:
             return start, start
         out, into = (cards[rank], False), (cards[to], True)
-        duration = nbytes * self.links.nic_s_per_byte
-        begins = max(start, free.get(out, 0.0))
-        free[out] = begins + duration
-        free[into] = max(begins, free.get(into, 0.0)) + duration
-        return free[out], free[into]
+        begins, left, through = start, start, start
+        if duration := nbytes * self.links.nic_s_per_byte:
+            begins = max(start, free.get(out, 0.0))
+            left = free[out] = begins + duration
+            through = free[into] = max(begins, free.get(into, 0.0)) + duration
+        if duration := nbytes * self.links.switch_s_per_byte:
+            self._switch_free = max(begins, self._switch_free) + duration
+            through = max(through, self._switch_free)
+        return left, through

@@ -54,11 +54,13 @@ class Links:
     pairs: tuple[tuple[int, int, float, float], ...] = ()  # sender, receiver, latency, s a byte
     levels: tuple[int, ...] = ()  # of common/topology.py, where they are known
     nic_s_per_byte: float = 0.0  # of each host's network card, each way
-    nics: tuple[int, ...] = ()  # whose card each rank has, where there are cards
+    nics: tuple[int, ...] = ()  # each rank's host, where cards or a switch are emulated
+    switch_s_per_byte: float = 0.0  # of the switch between hosts, for all of them
 
     @property
     def paced(self) -> bool:
-        return bool(self.latency_s or self.s_per_byte or self.pairs or self.nic_s_per_byte)
+        shared = self.nic_s_per_byte or self.switch_s_per_byte
+        return bool(self.latency_s or self.s_per_byte or self.pairs or shared)
 
     def among(self, ranks: Sequence[int]) -> Links:
         """Return the links of a group of these world ranks, with the group's numbers."""
@@ -192,9 +194,10 @@ def links_of(network: Any, ranks: int) -> Links:
                 pairs.append((a, b, *_seconds(network.link(a, b))))
             elif usual[level] != usual[0]:
                 pairs.append((a, b, *usual[level]))
-    card = 1 / network.nic_bytes_per_second
-    nics = tuple(rank // network.ranks_per_nic for rank in range(ranks)) if card else ()
-    return Links(*usual[0], tuple(pairs), network.levels, card, nics)
+    card, switch = 1 / network.nic_bytes_per_second, 1 / network.switch_bytes_per_second
+    shared = bool(card or switch)
+    nics = tuple(rank // network.ranks_per_nic for rank in range(ranks)) if shared else ()
+    return Links(*usual[0], tuple(pairs), network.levels, card, nics, switch)
 
 
 def _seconds(link: Any) -> tuple[float, float]:

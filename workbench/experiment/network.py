@@ -102,7 +102,8 @@ class Network(FrozenModel):
     """Emulated links: they pace our transports, on top of what the machine needs anyway.
 
     Every pair of ranks has links of its own, between hosts too. What all of a host's links to other
-    hosts carry together is limited by ``nic``, the host's network card.
+    hosts carry together is limited by ``nic``, the host's network card, and what all hosts send to
+    each other by ``switch``.
     """
 
     latency: Duration = Field(default="0 ms", description="added to each message of every link")
@@ -127,6 +128,11 @@ class Network(FrozenModel):
         default="unlimited",
         description="at most this through each host's network card, each way: its ranks share it, "
         "and so do all that send to them; without levels each rank is a host",
+    )
+    switch: Bandwidth = Field(
+        default="unlimited",
+        description="at most this through the switch that joins the hosts, all together; less than "
+        "their network cards carry at once is oversubscribed; without levels each rank is a host",
     )
 
     @field_serializer("links", when_used="json")
@@ -183,6 +189,11 @@ class Network(FrozenModel):
     def nic_bytes_per_second(self) -> float:
         """``nic`` in bytes per second; infinity if it is unlimited."""
         return units.bytes_per_second(self.nic)
+
+    @property
+    def switch_bytes_per_second(self) -> float:
+        """``switch`` in bytes per second; infinity if it is unlimited."""
+        return units.bytes_per_second(self.switch)
 
     @property
     def ranks_per_nic(self) -> int:

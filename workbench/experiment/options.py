@@ -41,6 +41,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     folder: str = ""  # that the choices are files of
+    plain: bool = False  # its value is a text, and never a list or a number that is written as one
 
 
 def options_of(strategy: str | Source) -> Mapping[str, Option]:
@@ -152,7 +153,8 @@ def _joined(options: Mapping[str, Option]) -> Option:
         return first
     each = "; ".join(f"{_literal(value)} ({', '.join(of)})" for value, of in defaults.items())
     help_ = f"{first.help}; left out: {each}"
-    return replace(first, kind="text", default=None, help=help_, choices=())
+    plain = all(option.plain for option in options.values())
+    return replace(first, kind="text", default=None, help=help_, choices=(), plain=plain)
 
 
 def _literal(value: Any) -> str:
@@ -177,7 +179,8 @@ def _option(node: ast.AnnAssign, comments: Mapping[int, str]) -> Option | None:
             each = inside.elts if isinstance(inside, ast.Tuple) else [inside]
             names = tuple(str(ast.literal_eval(one)) for one in each)
             return Option(name, "choice", default, words, names)
-    return Option(name, _KINDS.get(annotation, "text"), default, words)
+    kind = _KINDS.get(annotation, "text")
+    return Option(name, kind, default, words, plain=annotation == "str")
 
 
 def _comments(code: str) -> dict[int, str]:

@@ -214,7 +214,7 @@ def _read(about: Field, value: Any) -> Any:
         return NAMED[text][NAMED_QUANTITY[about.name]]
     if not text:
         return None if about.optional else _LEFT_OUT
-    if about.name.startswith("options.") and about.kind in ("float", "text"):
+    if about.name.startswith("options.") and about.kind in ("float", "text") and not about.plain:
         return form_options.read(about.kind, text)
     if about.kind == "int" and re.fullmatch(r"[+-]?\d[\d_]*", text):
         return int(text)

@@ -52,6 +52,7 @@ class Field:
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False  # may be left out: None, or an empty text
+    plain: bool = False  # of a text: it is the value as it is, and no list
     lines: int = 1  # of a text, how many lines to offer
     example: str = ""  # of a text
     advanced: bool = False
@@ -163,6 +164,7 @@ def _option_field(
         takes_path=bool(option.folder),
         suggestions=SUGGESTIONS.get(option.name, ()),
         optional=option.default is None,
+        plain=option.plain,
         advanced=advanced,
         strategies=strategies,
         policies=policies,

@@ -22,6 +22,7 @@ PLACES = {
     "network.levels": ("Hosts", "Links and faults", "", True),
     "network.between": ("Between hosts", "Links and faults", "", True),
     "network.nic": ("Network card of a host", "Links and faults", "", True),
+    "network.switch": ("Switch between hosts", "Links and faults", "", True),
     "faults": ("What goes wrong", "Links and faults", "", False),
     "bad_minibatch": ("A bad minibatch", "Links and faults", "", True),
     "digest_every": ("Compare replicas every", "Links and faults", "iterations", True),
@@ -137,8 +138,12 @@ FIELD_SUGGESTIONS = {
     "network.bandwidth": ("unlimited", "1 Gbit/s", "100 Mbit/s", "10 Mbit/s", *NAMED),
     "network.between": ("", "1 ms, 100 Mbit/s", *NAMED),
     "network.nic": ("unlimited", "1 Gbit/s", "100 Mbit/s", *NAMED),
+    "network.switch": ("unlimited", "1 Gbit/s", "100 Mbit/s", *NAMED),
 }
-NAMED_QUANTITY = {"network.latency": 0, "network.bandwidth": 1, "network.nic": 1}  # of NAMED
+NAMED_QUANTITY = {  # of NAMED
+    "network.latency": 0,
+    **dict.fromkeys(("network.bandwidth", "network.nic", "network.switch"), 1),
+}
 EXAMPLES = {
     "stop_after": "2 min",
     "network.links": "0->1: 20 ms",

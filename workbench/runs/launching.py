@@ -47,7 +47,8 @@ def set_up_links(exp: Experiment, control: Control) -> None:
         if a < p and b < p:
             control.fill_links(a, range(b, b + 1), _state_of(network.link(a, b)))
     control.refresh()
-    set_up_cards(control, network.nic_bytes_per_second, network.ranks_per_nic)
+    cards, switch = network.nic_bytes_per_second, network.switch_bytes_per_second
+    set_up_cards(control, cards, network.ranks_per_nic, switch)
     for fault in exp.faults:
         if isinstance(fault, Slow) and not fault.has_moment:
             control.set_rank(fault.rank, SLOW, round(fault.factor * 1000))

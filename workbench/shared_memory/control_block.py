@@ -27,6 +27,7 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
 # GRANT counts the grants, HOLDS the pauses; grants up to GRANT_FROM are of before the last one.
 # NIC_PS is the time of a byte in each host's network card (ps, 0 for unlimited), NIC_RANKS how many
 # ranks share a host; NIC_SLOWNESS the slow motion at which their clocks were last advanced.
+# SWITCH_PS is the time of a byte in the switch between hosts, SWITCH_FREE when it is free again.
 # SOURCE: 1 while the source of all samples is down, as the experiment asks for it.
 (
     ATTENTION,
@@ -51,7 +52,9 @@ from workbench.shared_memory.segments import SEMAPHORE_BYTES, Segment, Semaphore
     NIC_RANKS,
     NIC_SLOWNESS,
     SOURCE,
-) = range(22)
+    SWITCH_PS,
+    SWITCH_FREE,
+) = range(24)
 # Words of a rank.
 # SPARE: the run goes on without this rank.
 # READY: it has joined all groups of its strategy; no rank waits for it in start-up any more.
@@ -217,7 +220,8 @@ class Control:
         """Compute ``attention`` again after any thread has changed a setting."""
         with self._refreshing:  # else an older answer might be written over a newer one
             words, links = self.words, self.words[self._links_at : self._gates_at // 8]
-            own = words[HELD] or words[ABORT] or words[NIC_PS] or words[SLOW_MOTION] != 1000
+            shared = words[NIC_PS] or words[SWITCH_PS]
+            own = words[HELD] or words[ABORT] or shared or words[SLOW_MOTION] != 1000
             words[ATTENTION] = int(bool(own or any(links)))
 
     def hold(self) -> None:

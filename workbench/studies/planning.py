@@ -184,6 +184,11 @@ def _chosen(
     levels = () if network is None else network.levels
     if network is not None:
         check_levels(network, ranks)
+        if math.isfinite(network.switch_bytes_per_second):
+            raise SpecError(
+                "wb.plan adds up links, not a switch that all hosts share: leave out "
+                f"switch = {network.switch!r}. wb.why and a run know it"
+            )
         if math.isfinite(network.nic_bytes_per_second):
             raise SpecError(
                 "wb.plan adds up links, not network cards that several links share: leave out "

@@ -126,6 +126,7 @@ REFUSED: dict[str, tuple[Rows, dict[str, str], int, str]] = {
         "is asynchronous",
     ),
     "cards": (EVEN, metadata(network=wb.Network(levels=(1, 2), nic="1 Gbit/s")), 0, "cards"),
+    "switch": (EVEN, metadata(network=wb.Network(levels=(1, 2), switch="1 Gbit/s")), 0, "switch"),
     "held": (EVEN, held(), 0, "held by a reader"),
     "a fault": ([*EVEN, FREEZE], metadata(), 0, "fault struck in these iterations: freeze"),
     "overrun": (overrun(EVEN), metadata(pad_compute="1 ms"), 0, "longer than their pads"),

@@ -65,8 +65,10 @@ def _of_experiment(one: Grounds) -> str:
             return "Its workers do not wait for each other, and the order of updates would change."
     elif traits.update == "asynchronous" or _promise(one) == "asynchronous":
         return f"{_named(one)} is asynchronous, and the order of updates would change."
-    if ((one.spec.get("network") or {}).get("nic") or "unlimited") != "unlimited":
-        return "Hosts share network cards in it, and which message passes first would change."
+    network = one.spec.get("network") or {}
+    for name, words in (("nic", "Ranks share network cards"), ("switch", "Hosts share a switch")):
+        if (network.get(name) or "unlimited") != "unlimited":
+            return f"{words} in it, and which message passes first would change."
     return ""
 
 

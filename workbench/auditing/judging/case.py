@@ -78,6 +78,7 @@ class Case:
         self.tiles: list[Tile] = []
         self.leaf: dict[Copy, Leaf] = {}
         self.whole: dict[Copy, np.ndarray] = {}  # what is used
+        self.loudest = 0.0  # of its largest component
         self.old: dict[Copy, np.ndarray] = {}  # the part of it that no loss gives
         self.due: Slopes = {}  # of all tiles together
         self.classes: list[list[Loss]] = []  # losses that are one and the same

@@ -94,7 +94,7 @@ def tell_copies_apart(case: Case) -> Asking:
     """Mark copies that would differ after the update; constants, which begin alike, may be shards
     and no copies.
     """
-    scale = max(float(np.abs(one).max()) for one in case.whole.values())
+    case.loudest = max(float(np.abs(one).max()) for one in case.whole.values())
     sure = {
         (a, b)
         for tile in case.tiles
@@ -103,32 +103,72 @@ def tell_copies_apart(case: Case) -> Asking:
         for b in tile.ranks
     }
     for tile in [*case.tiles]:
-        first = case.whole[tile.copies[0]]
-        loud = max(float(np.abs(first).max()), 1e-9 * scale)
-        tile.apart = any(
-            np.abs(case.whole[copy] - first).max() > case.tolerance * loud
-            for copy in tile.copies[1:]
-        )
+        tile.apart = _is_apart(case, tile)
         if not tile.apart or tile.shards is not None:
             continue
-        beside_shards = any(
-            one is not tile
-            and one.home == tile.home
-            and len(one.copies) == 1
-            and not one.is_constant
-            for one in case.tiles
-        )
+        shards = _sharded_beside(case, tile)
         related = all((a, b) in sure for a in tile.ranks for b in tile.ranks if a != b)
         known_kind = "leaf" in tile.owner or "Norm" in tile.owner
         doubtful = tile.is_constant and not related and not known_kind
-        if beside_shards or (doubtful and (yield from _reaches_others(case, tile))):
+        if shards or (doubtful and (yield from _reaches_others(case, tile))):
+            parts = _divided(case, tile, shards)
             case.tiles.remove(tile)
-            case.tiles += [Tile(tile.name, [c], case.leaf[c], case.salt) for c in tile.copies]
+            for part in parts:
+                shard = Tile(tile.name, part, case.leaf[part[0]], case.salt)
+                shard.apart = _is_apart(case, shard)
+                case.tiles.append(shard)
             case.words.note(
                 f"{tile.name} begins alike on ranks {braces(tile.ranks)} and is updated apart: "
-                f"taken for {len(tile.copies)} shards"
-                + (f", as the rest of {tile.home} is" if beside_shards else "")
+                f"taken for {len(parts)} shards"
+                + (f", as the rest of {tile.home} is" if shards else "")
             )
+
+
+def _is_apart(case: Case, tile: Tile) -> bool:
+    return any(_differs(case, tile.copies[0], copy) for copy in tile.copies[1:])
+
+
+def _differs(case: Case, a: Copy, b: Copy) -> bool:
+    """Return whether two copies use different gradients."""
+    first = case.whole[a]
+    loud = max(float(np.abs(first).max()), 1e-9 * case.loudest)
+    return bool(np.abs(case.whole[b] - first).max() > case.tolerance * loud)
+
+
+def _sharded_beside(case: Case, tile: Tile) -> list[set[int]]:
+    """Return the ranks of each shard of what stands beside a tile in its module: a shard that data
+    parallelism replicates is on several of them. Nothing where none of it is sharded.
+    """
+    beside = [
+        {*one.ranks}
+        for one in case.tiles
+        if one is not tile and one.home == tile.home and not one.is_constant
+    ]
+    shards = [ranks for ranks in beside if ranks < {*tile.ranks}]
+    return [ranks for at, ranks in enumerate(shards) if ranks not in shards[:at]]
+
+
+def _divided(case: Case, tile: Tile, shards: list[set[int]]) -> list[list[Copy]]:
+    """Return the copies of a tile by the shard that they are of."""
+    parts = list[list[Copy]]()
+    for copy in tile.copies:
+        for part in parts:
+            if _is_one_shard(case, part[0], copy, shards):
+                part.append(copy)
+                break
+        else:
+            parts.append([copy])
+    return parts
+
+
+def _is_one_shard(case: Case, a: Copy, b: Copy, shards: list[set[int]]) -> bool:
+    """Return whether two copies are of one shard: by ``shards``, the ranks of each, or, where these
+    do not name the rank, if both use the same gradient.
+    """
+    known = [ranks for ranks in shards if b[0] in ranks]
+    if known:
+        return any(a[0] in ranks for ranks in known)
+    return not _differs(case, a, b)
 
 
 def _reaches_others(case: Case, tile: Tile) -> Deciding:

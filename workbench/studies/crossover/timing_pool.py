@@ -68,9 +68,11 @@ class TimingPool:
                         bytes_per_second=1 / rate if rate else float("inf"),
                         down=False,
                     )
-        rate = links.nic_s_per_byte
-        per_host = links.nics.count(0) or 1
-        set_up_cards(self._group.control, 1 / rate if rate else float("inf"), per_host)
+        card, switch = (
+            1 / rate if rate else float("inf")
+            for rate in (links.nic_s_per_byte, links.switch_s_per_byte)
+        )
+        set_up_cards(self._group.control, card, links.nics.count(0) or 1, switch)
 
     def rounds(
         self,

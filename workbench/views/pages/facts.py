@@ -159,6 +159,8 @@ def _notes(spec: Mapping[str, Any], link_levels: Sequence[Level]) -> list[str]:
     notes = [*([topology.words(levels)] if len(levels) > 1 else []), *link_notes(link_levels)]
     if card := (spec.get("network") or {}).get("nic"):
         notes.append(f"each host's network card emulated: {card}, each way")
+    if switch := (spec.get("network") or {}).get("switch"):
+        notes.append(f"the switch between hosts emulated: {switch} for all of them")
     if pad := spec.get("pad_compute"):
         notes.append(f"compute padded to {_pad_words(pad)}")
     for fault in spec.get("faults") or []:

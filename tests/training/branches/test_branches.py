@@ -179,8 +179,15 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_one_that_was_not_interrupte
     assert again.digests == whole.digests
 
 
-def test_an_audit_finds_the_update_right() -> None:
-    report = forked("branches", options={"branch": ["right"]}).audit(progress=False)
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("branches", {"branch": ["right"]}),
+        ("pipeline", {"microbatches": 2, "split": "layers"}),  # the model that was cut is garbage
+    ],
+)
+def test_an_audit_finds_the_update_right(strategy: str, options: dict[str, Any]) -> None:
+    report = forked(strategy, options=options).audit(progress=False)
     assert report.verdict == "RIGHT", report.sentence
 
 

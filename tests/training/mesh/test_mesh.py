@@ -190,10 +190,14 @@ def test_a_mutant_fails_the_check(mutant: Any) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mesh", ["dp 2", "fsdp 2"])
-def test_the_audit_finds_the_update_right(mesh: str) -> None:
+@pytest.mark.parametrize(
+    ("mesh", "ranks"), [("dp 2", 2), ("fsdp 2", 2), ("dp 2, tp 2", 4)], ids=str
+)
+def test_the_audit_finds_the_update_right(mesh: str, ranks: int) -> None:
     small = {"layers": 1, "width": 8, "heads": 2, "context": 8}
     options = {"mesh": mesh}
-    exp = experiment(strategy="mesh", ranks=2, batch_size=8, task_options=small, options=options)
+    exp = experiment(
+        strategy="mesh", ranks=ranks, batch_size=8, task_options=small, options=options
+    )
     result = exp.audit(progress=False)
     assert result.verdict == "RIGHT", str(result)

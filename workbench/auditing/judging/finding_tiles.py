@@ -120,7 +120,7 @@ def tell_copies_apart(case: Case) -> Asking:
             case.words.note(
                 f"{tile.name} begins alike on ranks {braces(tile.ranks)} and is updated apart: "
                 f"taken for {len(parts)} shards"
-                + (f", as the rest of {tile.home} is" if shards else "")
+                + (f", as the rest of {tile.home or 'its module'} is" if shards else "")
             )
 
 

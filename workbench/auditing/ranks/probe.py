@@ -8,6 +8,7 @@ of parameters is the gradient that was used; ``Ask.real`` leaves them alone.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import time
@@ -251,8 +252,9 @@ class Probe(TorchFunctionMode):
         os._exit(0)
 
     def _leaves(self) -> dict[str, Leaf]:
-        known = names()
-        result = {}
+        if not all(one.parts is not None or one.optimized for one in self.leaves):
+            gc.collect()  # a model that was cut into stages is part of a cycle, and trains nothing
+        known, result = names(), dict[str, Leaf]()
         for entry in self.leaves:
             tensor = entry.tensor
             counts = entry.parts is not None or entry.optimized or id(tensor) in known

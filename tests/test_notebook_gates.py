@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import nbformat
@@ -29,6 +34,60 @@ def notebook(*sources: str, **data: str) -> dict[str, Any]:
 def test_stored_notebooks_keep_nothing_that_is_wrong(path: Path) -> None:
     kept = faults(json.loads(path.read_text(encoding="utf-8")))
     assert kept == [], f"python -m tests.notebooks {path.name}"
+
+
+def absent_names(notebook: dict[str, Any]) -> list[str]:
+    """Return the names of ours that cells import, or take from a module of ours, and that are not
+    there: ``make test`` does not run every chapter.
+    """
+    modules, absent = dict[str, ModuleType](), list[str]()
+    sources = ("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    for source in sources:
+        if source.lstrip().startswith("%%"):  # code of ranks
+            continue
+        tree = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", source))
+        for node in ast.walk(tree):
+            absent += _bind(node, modules)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module = modules.get(node.value.id)
+                if module is not None and not hasattr(module, node.attr):
+                    absent.append(f"{module.__name__}.{node.attr}")
+    return absent
+
+
+def _bind(node: ast.AST, modules: dict[str, ModuleType]) -> list[str]:
+    """Note the modules of ours that an import binds; return the names that are not there."""
+    absent = []
+    for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+        within = getattr(node, "module", None)
+        whole = f"{within}.{alias.name}" if within else alias.name
+        if whole.partition(".")[0] != "workbench":
+            continue
+        bound: Any = None
+        with suppress(ImportError):
+            bound = getattr(import_module(within), alias.name, None) if within else None
+        with suppress(ImportError):
+            bound = import_module(whole) if bound is None else bound
+        if bound is None:
+            absent.append(whole)
+        elif isinstance(bound, ModuleType):
+            modules[alias.asname or alias.name] = bound
+    return absent
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_all_names_of_ours_in_a_chapter_are_there(path: Path) -> None:
+    assert absent_names(json.loads(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_name_that_is_not_there_is_told() -> None:
+    code = (
+        "import workbench as wb\nfrom workbench.strategies import ddp\nwb.run, ddp._labelled_hook"
+    )
+    assert absent_names(notebook(code)) == ["workbench.strategies.ddp._labelled_hook"]
+    more = "from workbench.strategies.ddp import nothing\nfrom workbench import theory"
+    assert absent_names(notebook(more)) == ["workbench.strategies.ddp.nothing"]
 
 
 def test_the_sentence_of_a_page_without_anywidget_is_refused_and_dropped() -> None:

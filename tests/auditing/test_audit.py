@@ -75,3 +75,13 @@ def test_a_factor_that_could_be_a_sum_is_a_question() -> None:
     result = audited("report_07")
     assert result.verdict == "QUESTION", str(result)
     assert "4 times that of the mean over all samples (microbatches = 2 x ranks" in result.sentence
+
+
+def test_parameters_are_named_as_in_the_whole_model() -> None:
+    """A layer draws its weights before the model that it is a part of is there."""
+    from workbench.exercises.wrong_updates import train
+
+    result = wb.audit(train, ranks=4, env={"BUG": ""}, progress=False)
+    names = {one.parameter for one in result.weights}
+    assert names == {"up.weight", "down.weight", "bias", "norm.weight", "norm.bias"}
+    assert result.verdict == "RIGHT", result.sentence

@@ -106,7 +106,8 @@ class Probe(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         read = name == "__get__" and getattr(func.__self__, "__name__", "") in _TRANSPOSED
-        if name not in _NOT_A_USE or read:
+        draws = getattr(func, "__module__", "") == "torch.nn.init"  # a module is not whole yet
+        if not draws and (name not in _NOT_A_USE or read):
             self._look((*args, *(kwargs or {}).values()))
         return func(*args, **(kwargs or {}))
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import torch
 from torch import fx, nn
 
 from workbench.common.errors import SpecError
@@ -166,7 +167,8 @@ def trace(model: nn.Module, inputs: int | None = None) -> Traced:
     while True:
         tracer = Tracer(names, whole)
         try:
-            graph = tracer.trace(model)
+            with torch.no_grad():  # no parameter is in use yet: an audit looks
+                graph = tracer.trace(model)
             break
         except Exception as error:
             if tracer.failed is None:

@@ -11,7 +11,7 @@ import yaml
 
 from workbench.common.errors import SpecError, short
 from workbench.experiment.frozen_model import walk
-from workbench.user_code.source import Source, split_path
+from workbench.user_code.source import is_code, split_path
 
 # libyaml's parser where PyYAML was built with it: fifteen times as fast, the same values.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -201,10 +201,8 @@ def code_in(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of fields that hold code: a source, a path to it, or a program to run."""
     for name in ("strategy", "task", "all_reduce", "launcher", "options"):
         for one in walk(values.get(name)):
-            is_source = isinstance(one, Source | Mapping) and (
-                isinstance(one, Source) or set(one) == {"name", "code"}
-            )
-            if is_source or (isinstance(one, str) and split_path(one)):
+            is_stored = isinstance(one, Mapping) and set(one) == {"name", "code"}
+            if is_stored or is_code(one):
                 yield name
                 break
     options = values.get("launcher_options")

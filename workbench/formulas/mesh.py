@@ -30,31 +30,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from workbench.formulas import find
+from workbench.formulas.by_rows import ByRows
 from workbench.formulas.grid import DATA, Grid, name_of_line
 
 P2P = "p2p"  # the collective of messages from one rank to another, as records name it
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter as tp has left it. ``partial``: its gradient is added up over tp."""
+class Parameter(ByRows):
+    """A parameter as tp has left it, in elements. ``partial``: its gradient is added up over tp."""
 
-    rows: int
-    row: int  # elements
     partial: bool = False
-
-    @property
-    def elements(self) -> int:
-        return self.rows * self.row
-
-    def part(self, place: int, ranks: int) -> int:
-        """Return the elements of a rank's rows."""
-        each = -(-self.rows // ranks)
-        return self.row * max(0, min(each, self.rows - place * each))
-
-    def padded(self, ranks: int) -> int:
-        """Return the elements of as many rows for each rank."""
-        return self.row * -(-self.rows // ranks) * ranks
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ def _updates(layout: Layout, stage: Stage, rank: int, microbatches: int) -> Call
 def _padded(unit: Iterable[Parameter], f: int, zero: int) -> int:
     if zero == 3:
         return sum(one.padded(f) for one in unit)
-    return -(-sum(one.elements for one in unit) // f) * f
+    return -(-sum(one.total for one in unit) // f) * f
 
 
 def _own(unit: Sequence[Parameter], at: int, f: int, zero: int) -> tuple[int, int]:
@@ -161,12 +147,12 @@ def _own(unit: Sequence[Parameter], at: int, f: int, zero: int) -> tuple[int, in
         return sum(one.part(at, f) for one in unit), sum(
             one.part(at, f) for one in unit if one.partial
         )
-    share = -(-sum(one.elements for one in unit) // f)
+    share = -(-sum(one.total for one in unit) // f)
     first, partial = 0, 0
     for one in unit:
-        here = min(first + one.elements, (at + 1) * share) - max(first, at * share)
+        here = min(first + one.total, (at + 1) * share) - max(first, at * share)
         partial += max(0, here) if one.partial else 0
-        first += one.elements
+        first += one.total
     return share, partial
 
 

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from workbench.formulas.by_rows import ByRows
 from workbench.formulas.memory import (
     ACTIVATIONS,
     BUFFERS,
@@ -40,32 +41,11 @@ GATHERED = "gathered parameters"
 
 
 @dataclass(frozen=True)
-class Divided:
-    """A parameter that is divided over ranks by its rows."""
-
-    rows: int
-    row_bytes: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows * self.row_bytes
-
-    def part(self, rank: int, ranks: int) -> int:
-        """Return the bytes of this rank's rows."""
-        each = -(-self.rows // ranks)
-        return self.row_bytes * max(0, min(each, self.rows - rank * each))
-
-    def padded(self, ranks: int) -> int:
-        """Return the bytes of all rows, filled up to as many for each rank."""
-        return self.row_bytes * -(-self.rows // ranks) * ranks
-
-
-@dataclass(frozen=True)
 class Layer:
     """Parameters that are gathered at once."""
 
     name: str
-    parameters: Mapping[str, Divided]  # by name
+    parameters: Mapping[str, ByRows]  # by name
     root: bool  # the model's own, which is gathered for all of its forward pass
 
     def part(self, rank: int, ranks: int) -> int:
@@ -247,7 +227,7 @@ class ShardedRank:
         """Free a layer, and reduce its gradients."""
         parameters = [one for name, one in layer.parameters.items() if name in reduced]
         name, padded = layer.name, sum(one.padded(self.ranks) for one in parameters)
-        yield self._set("backward", name, UNREDUCED, sum(one.nbytes for one in parameters))
+        yield self._set("backward", name, UNREDUCED, sum(one.total for one in parameters))
         self._free(layer)
         self.held[BUFFERS] -= self._input
         self._input = padded

@@ -28,7 +28,7 @@ from workbench.launchers.processes.elsewhere import AgentLauncher
 from workbench.launchers.processes.needs import check_address, need_module, need_program
 from workbench.launchers.processes.started_command import Command
 from workbench.rank import partition_rows
-from workbench.user_code.source import Source, load, shown, split_path
+from workbench.user_code.source import Source, is_code, load, shown
 
 TITLE = "Spark"
 GENTLE = 1.5  # seconds for the stage to end by itself, once its ranks have
@@ -101,7 +101,7 @@ class Launcher(AgentLauncher):
         session = self._session or SparkSession.getActiveSession()
         rows = self._rows
         try:
-            if isinstance(rows, Source) or split_path(rows):
+            if is_code(rows):
                 function = load("rows", rows, "")
                 if module := sys.modules.get(function.__module__):  # no task can import it
                     cloudpickle.register_pickle_by_value(module)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import check_counts
 from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class Config:
     outer_momentum: float = 0.9  # Nesterov's, over rounds: 0 is none, larger remembers longer
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise SpecError.at("every", "must be 1 or more", self.every)
+        check_counts(self, "every")
         if self.outer_lr <= 0:
             raise SpecError.at("outer_lr", "must be more than 0", self.outer_lr)
         if not 0 <= self.outer_momentum < 1:

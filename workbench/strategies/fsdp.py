@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import check_buddies
 from workbench.experiment.traits import Traits
 from workbench.formulas.memory import Rule
 
@@ -60,8 +61,7 @@ class Config:
             raise SpecError.at("units", why, self.units, allowed=UNITS)
         if self.prefetch < 0:
             raise SpecError.at("prefetch", "must be 0 or more layers", self.prefetch)
-        if self.buddy_every < 0:
-            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
+        check_buddies(self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:

@@ -23,9 +23,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import (
+    check_buddies,
+    check_counts,
+    check_memory_weight,
+)
 from workbench.experiment.traits import Traits
 from workbench.formulas.grid import Grid
-from workbench.user_code.source import Source, split_path
+from workbench.user_code.source import Source, is_code
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -67,17 +72,12 @@ class Config:
     buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
 
     def __post_init__(self) -> None:
-        for name in ("microbatches", "stages_per_rank"):
-            if getattr(self, name) < 1:
-                raise SpecError.at(name, "must be 1 or more", getattr(self, name))
+        check_counts(self, "microbatches", "stages_per_rank")
         if self.zero not in LEVELS:
             why = "must be 0 (nothing is divided) to 3 (parameters too)"
             raise SpecError.at("zero", why, self.zero, allowed=LEVELS)
-        if not 0 <= self.memory_weight <= 1:
-            why = "must be 0 (computing) to 1 (memory)"
-            raise SpecError.at("memory_weight", why, self.memory_weight)
-        if self.buddy_every < 0:
-            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
+        check_memory_weight(self.memory_weight)
+        check_buddies(self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:
@@ -105,14 +105,8 @@ def check(exp: Experiment, config: Config) -> None:
             f"{config.microbatches}, most of them wait. Take {stages} or more"
         )
         raise SpecError.at("options.microbatches", why, config.microbatches)
-    if not _is_code(config):
+    if not is_code(config.schedule):
         _refuse(config, grid, schedule_of(exp, config))
-
-
-def _is_code(config: Config) -> bool:
-    """Return whether the schedule is a user's, which the constructor of an Experiment leaves."""
-    how = config.schedule
-    return isinstance(how, Source) or (isinstance(how, str) and bool(split_path(how)))
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:

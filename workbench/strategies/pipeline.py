@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import (
+    check_buddies,
+    check_counts,
+    check_memory_weight,
+)
 from workbench.experiment.traits import Traits
-from workbench.user_code.source import Source, split_path
+from workbench.user_code.source import Source, is_code
 
 if TYPE_CHECKING:
     from workbench.experiment.spec import Experiment
@@ -60,15 +65,9 @@ class Config:
     buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
 
     def __post_init__(self) -> None:
-        for name in ("microbatches", "stages_per_rank", "replicas"):
-            if getattr(self, name) < 1:
-                raise SpecError.at(name, "must be 1 or more", getattr(self, name))
-        if not 0 <= self.memory_weight <= 1:
-            raise SpecError.at(
-                "memory_weight", "must be 0 (computing) to 1 (memory)", self.memory_weight
-            )
-        if self.buddy_every < 0:
-            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
+        check_counts(self, "microbatches", "stages_per_rank", "replicas")
+        check_memory_weight(self.memory_weight)
+        check_buddies(self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:
@@ -84,9 +83,7 @@ def check(exp: Experiment, config: Config) -> None:
         raise SpecError.at(
             "backend", "strategy 'pipeline' runs over backend='workbench'", exp.backend
         )
-    if not isinstance(config.schedule, Source) and not (
-        isinstance(config.schedule, str) and split_path(config.schedule)
-    ):
+    if not is_code(config.schedule):
         _schedule(exp, config, min(exp.iterations, ENOUGH), MOST_CHECKED)
 
 

@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import check_buddies
 from workbench.experiment.traits import Traits
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class Config:
     buddy_every: int = 1  # iterations between copies on the next rank, for recovery="replace"
 
     def __post_init__(self) -> None:
-        if self.buddy_every < 0:
-            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
+        check_buddies(self.buddy_every)
 
 
 def prepare(exp: Experiment, config: Config) -> dict[str, str]:

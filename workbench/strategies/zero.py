@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import check_buddies, check_counts
 from workbench.experiment.traits import Traits
 from workbench.formulas.memory import Rule
 
@@ -65,10 +66,8 @@ class Config:
         if self.units not in UNITS:
             why = f"must be {' or '.join(map(repr, UNITS))}"
             raise SpecError.at("units", why, self.units, allowed=UNITS)
-        if self.accumulate < 1:
-            raise SpecError.at("accumulate", "must be 1 or more", self.accumulate)
-        if self.buddy_every < 0:
-            raise SpecError.at("buddy_every", "must be 0 (no copies) or more", self.buddy_every)
+        check_counts(self, "accumulate")
+        check_buddies(self.buddy_every)
 
 
 def check(exp: Experiment, config: Config) -> None:

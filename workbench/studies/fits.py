@@ -28,8 +28,9 @@ from workbench.experiment.optimizers import RULES, states
 from workbench.experiment.spec import Experiment
 from workbench.experiment.traits import hook
 from workbench.formulas import chunk_sizes
+from workbench.formulas.by_rows import ByRows
 from workbench.formulas.memory import PRECISIONS, Moment, Rank, Rule, Unit, at_rest
-from workbench.formulas.sharded_memory import Divided, Layer, ShardedRank
+from workbench.formulas.sharded_memory import Layer, ShardedRank
 from workbench.user_code.source import load
 
 ALL = "all"  # stands for all kinds together
@@ -173,10 +174,10 @@ def _layers(model: Any, rule: Rule) -> list[Layer]:
     """Return all parameters by the layers that are gathered at once, the model's own last."""
     from workbench.rank.layers import REST, WHOLE
 
-    parts: dict[str, dict[str, Divided]] = {}
+    parts: dict[str, dict[str, ByRows]] = {}
     for unit, key, parameter in _by_unit(model, rule):
         rows = parameter.shape[0] if parameter.ndim else 1
-        parts.setdefault(unit, {})[key] = Divided(rows, parameter.nbytes // rows)
+        parts.setdefault(unit, {})[key] = ByRows(rows, parameter.nbytes // rows)
     layers = [Layer(name, held, name in (REST, WHOLE)) for name, held in parts.items()]
     return sorted(layers, key=lambda one: one.root)
 

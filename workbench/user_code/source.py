@@ -125,6 +125,11 @@ def split_path(text: str) -> tuple[Path, str] | None:
     return (Path(match["file"]).expanduser(), match["name"]) if match else None
 
 
+def is_code(value: object) -> bool:
+    """Return whether this is code of the user's or a path to it, not a name or a plain value."""
+    return isinstance(value, Source) or (isinstance(value, str) and split_path(value) is not None)
+
+
 def text_of(folder: str, value: str | Source, prefix: str = "") -> str:
     """Return the source text in which ``value`` is defined, without running it."""
     if isinstance(value, Source):

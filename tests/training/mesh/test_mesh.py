@@ -85,7 +85,7 @@ def trained(options: dict[str, Any], **fields: Any) -> wb.Run:
 
 
 def off(result: wb.Result) -> float:
-    """How far losses and parameters are from those of one process."""
+    """Return how far losses and parameters are from those of one process."""
     expected = sequential()
     assert len(result.losses) == ITERATIONS
     assert result.parameters.keys() == expected.parameters.keys()

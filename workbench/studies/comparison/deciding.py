@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -14,6 +15,8 @@ from workbench.common.errors import CollectiveError, SpecError
 from workbench.runs.history import Past, label
 from workbench.studies.fits import ALL, fits
 from workbench.theory.cost_model import bytes_sent
+
+_known: WeakKeyDictionary[Past, dict[str, float | None]] = WeakKeyDictionary()
 
 
 def deciding_charts(
@@ -32,7 +35,18 @@ def deciding_charts(
 
 
 def by_formula(past: Past, measure: str) -> float | None:
-    """Return what a formula says of a measure of a run that is over; None where there is none."""
+    """Return what a formula says of a measure of a run that is over; None where there is none.
+
+    Computed once per run: memory takes building its model, and bytes its events, which may be let
+    go later.
+    """
+    known = _known.setdefault(past, {})
+    if measure not in known:
+        known[measure] = _compute(past, measure)
+    return known[measure]
+
+
+def _compute(past: Past, measure: str) -> float | None:
     if measure == "bubble":
         planned: float | None = past.summary()["bubble_planned"]
         return planned

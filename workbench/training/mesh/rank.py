@@ -102,7 +102,7 @@ class MeshRank(Pipeline):
 
     @property
     def _scope(self) -> Scope:
-        """What a checkpoint has of this rank: rows of the model, or of a part of its layers."""
+        """Say what a checkpoint has of this rank: rows of the model, or of a part of its layers."""
         return "per rank" if self.grid.size("tp") > 1 else "divided"
 
     def _line(self) -> Line:
@@ -117,7 +117,7 @@ class MeshRank(Pipeline):
 
     @property
     def zero(self) -> int:
-        """What fsdp divides."""
+        """Return what fsdp divides, as a level of ZeRO."""
         return self.config.zero
 
     def crossing(self, samples: int) -> Sequence[Sequence[torch.Tensor]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from workbench.common.errors import SpecError
+from workbench.experiment.option_ranges import check_counts
 from workbench.training.reinforcement.exploring import Exploration
 
 MOST_CAPACITY = 10_000_000  # transitions: replay is in memory
@@ -57,9 +58,7 @@ def annealed(first: float, last: float, frames: int) -> Exploration:
 
 def check_options(options: Options) -> None:
     """Raise SpecError for values that make no sense by themselves."""
-    for name in ("capacity", "learn_from", "block", "n_step", "target_every"):
-        if getattr(options, name) < 1:
-            raise SpecError.at(name, "must be 1 or more", getattr(options, name))
+    check_counts(options, "capacity", "learn_from", "block", "n_step", "target_every")
     if options.capacity > MOST_CAPACITY:
         raise SpecError.at("capacity", f"must be {MOST_CAPACITY:,} at most", options.capacity)
     for name in ("discount", "priority_exponent", "importance_exponent"):

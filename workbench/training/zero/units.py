@@ -195,7 +195,7 @@ class Zero:
 
     @property
     def _sends(self) -> bool:
-        """Whether this backward pass reduces."""
+        """Return whether this backward pass reduces."""
         return self._last or self.level > 1
 
     def expect(self, *, last: bool) -> None:
